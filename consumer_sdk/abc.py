@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -97,6 +97,13 @@ class AssignmentOwner(ABC):
     @abstractmethod
     def lost(self, assignments: Sequence[Assignment]) -> None:
         """Closes the trackers at once, without a flush. Idempotent; callable during `revoked`."""
+
+    def lapsed(self, assignment: Assignment, positions: Collection[Position]) -> None:  # noqa: B027 - may be ignored
+        """A queue's broker has taken these records back; the assignment goes on.
+
+        What waits of them is not handed out, here: it comes again, to whomever. Handlers that
+        run go on. Positions that are unknown, settled or in handlers are skipped.
+        """
 
 
 class Adapter(ABC):

@@ -177,8 +177,8 @@ class QueueTracker(BaseTracker):
         return self._unsettled_at(position) is None and position not in self._named
 
     def _learn_retry(self, position: Position, news: int) -> bool:
-        index = self._unsettled_at(position)
-        if index is None or news <= 0 or self._window.state(index) != RETRY:
+        index = self.retry_at(position)
+        if index is None or news <= 0:
             return False
         self._failures[index] = self._failures.get(index, 0) + news
         return True
@@ -374,17 +374,40 @@ class QueueTracker(BaseTracker):
         chunk, offset = self._chunks.get(index >> self._shift), index & self._mask
         if chunk is None or chunk.states[offset] != RETRY:
             return self._ignore()
+        self._released.append(chunk.positions[offset])
+        self._drop(index, chunk, offset)
+        self._dirty()
+        return True
+
+    def _drop(self, index: int, chunk: Chunk, offset: int) -> None:
         self._schedule.stop(index)
         self._failures.pop(index, None)
         self._unseen.discard(index)
-        self._released.append(chunk.positions[offset])
         chunk.natives[offset] = None
         chunk.states[offset] = DONE
         chunk.left -= 1
-        self._dirty()
         if not chunk.left:
             self._window.retire(chunk)
+
+    def forget(self, index: int) -> bool:
+        """The broker has taken a record back that nobody here works on: nothing is said of it.
+
+        It is tracked anew if it comes again.
+
+        Returns:
+            False: it is settled, or waits for its dead letter.
+        """
+        chunk, offset = self._chunks.get(index >> self._shift), index & self._mask
+        if chunk is None or chunk.states[offset] not in (MARKED, RETRY):
+            return False
+        self._drop(index, chunk, offset)
         return True
+
+    def retry_at(self, position: Position) -> int | None:
+        """The index of a record that waits for its next delivery; None: none does at this position."""
+        index = self._unsettled_at(position)
+        is_waiting = index is not None and self._window.state(index) == RETRY
+        return index if is_waiting else None
 
     # -- flushing -------------------------------------------------------------------------
 

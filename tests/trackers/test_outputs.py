@@ -87,6 +87,22 @@ def test_settled_records_alone_are_written_in_the_order_of_their_settles() -> No
     assert texts(book.choose(checkpoint_of({0, 1, 2}, 4), ALL.fit)) == []
 
 
+def test_all_outputs_of_a_delivery_are_written_in_the_order_of_its_sends() -> None:
+    """Those of an older delivery are not kept."""
+    book = book_of(0)
+    assert book.send(0, 0, 1, output("more"))
+    assert texts_when_settled(book, 0) == ["0", "more"]
+    assert book.send(1, 1, 2, output("second try"))
+    assert not book.send(1, 1, 1, output("first try"))
+    assert texts_when_settled(book, 1) == ["0", "more", "second try"]
+
+
+def texts_when_settled(book: OutputBook, record: int) -> list[str]:
+    """What a transaction writes when a record is settled too."""
+    book.settled(record)
+    return texts(book.choose(checkpoint_of(set(range(record + 1)), record + 1), ALL.fit))
+
+
 def test_aborted_transaction_changes_nothing_and_the_next_one_has_it_all() -> None:
     """Nothing is told of an abort."""
     book = book_of(0, 1)

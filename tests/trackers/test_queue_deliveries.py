@@ -49,6 +49,31 @@ def test_last_delivery_of_the_broker_goes_to_the_dead_letters() -> None:
     assert tracked.tries[0] == 4
 
 
+def test_record_that_the_broker_has_taken_back_is_forgotten_and_tracked_anew() -> None:
+    """One that waits to be handed out, or for its retry; nothing is said of it."""
+    queue = make_queue()
+    deliver(queue, [0, 1])
+    queue.nack(1, 1, NOW, 60.0)
+    assert (queue.retry_at(0), queue.retry_at(1), queue.retry_at(9)) == (None, 1, None)
+    take(queue)
+    assert queue.forget(0)
+    assert queue.forget(1)
+    assert (queue.unsettled, queue.retrying, queue.next_due()) == (0, 0, None)
+    assert not queue.ack(0)
+    assert queue.flush(NOW, NOW, force=True) is None
+    assert counted(queue, {0: 2, 1: 2}).tries == {2: 2, 3: 2}
+
+
+def test_only_what_nobody_has_settled_is_forgotten() -> None:
+    """Nor what waits for its dead letter, or never was."""
+    queue = make_queue()
+    deliver(queue, [0, 1, 2])
+    queue.ack(0)
+    queue.reject(1, 1)
+    assert [queue.forget(index) for index in (0, 1, 7)] == [False, False, False]
+    assert queue.dead_lettered(1)
+
+
 def test_flush_says_which_records_were_rejected_until_it_is_durable() -> None:
     """What is put back is said again."""
     queue = make_queue()

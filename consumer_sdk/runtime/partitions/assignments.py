@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from consumer_sdk.abc import Adapter, AssignmentOwner, CheckpointStore
 from consumer_sdk.errors import StoreError, TransientAdapterError, TransientStoreError
+from consumer_sdk.log_limits import REPEATS
 from consumer_sdk.records import (
     AckFlush,
     Assignment,
@@ -30,6 +31,7 @@ from consumer_sdk.runtime.partitions.partition_state import ConsumerContext
 from consumer_sdk.runtime.starts.decide import choose, decide
 from consumer_sdk.runtime.starts.inputs import Decision, StartInputs
 from consumer_sdk.runtime.starts.lookup import StartLookup
+from consumer_sdk.trackers import QueueTracker
 from consumer_sdk.trackers.outputs import OutputBook
 
 __all__ = ["Assignments"]
@@ -366,6 +368,26 @@ class Assignments(AssignmentOwner):
 
     def lost(self, assignments: Sequence[Assignment]) -> None:
         self._tell_lost(self._drop(assignments))
+
+    def lapsed(self, assignment: Assignment, positions: Collection[Position]) -> None:
+        holding = self.holdings.get(assignment)
+        if holding is None or holding.is_draining or not isinstance(holding.tracker, QueueTracker):
+            return
+        gone, queue = set(positions), self._context.queue
+        waiting = queue.purge([holding])[holding]
+        kept = [message for message in waiting if message.position not in gone]
+        lapsed = [message.index for message in waiting if message.position in gone]
+        lapsed += [at for each in gone if (at := holding.tracker.retry_at(each)) is not None]
+        forgotten = holding.forget(lapsed)
+        if kept:
+            queue.put(holding, kept)
+        if forgotten:
+            log.warning(
+                "%s: the broker has taken %d records back before they were handled: they come again, here or at "
+                "another consumer",
+                *(assignment.partition, forgotten),
+                extra=REPEATS,
+            )
 
     def _tell_lost(self, holdings: Sequence[HeldPartition]) -> None:
         gone, held, now = _told(holdings), len(self.holdings), self._options.clock.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
@@ -43,7 +43,7 @@ from consumer_sdk.runtime.partitions.partition_state import (
     SettledOutputs,
 )
 from consumer_sdk.runtime.partitions.trees import TreeHolder
-from consumer_sdk.trackers import Reject, Retry
+from consumer_sdk.trackers import QueueTracker, Reject, Retry
 from consumer_sdk.trackers.outputs import OutputBook
 
 __all__ = ["NACKED", "SETTLED", "HeldPartition", "PartitionCallbacks"]
@@ -364,6 +364,24 @@ class HeldPartition(PartitionState):
             self.messages.forget(index)
         self.context.queue.free(self, message)
         return True
+
+    def forget(self, indices: Iterable[int]) -> int:
+        """The broker has taken these back, of which nobody has been handed the delivery that waits.
+
+        Returns:
+            how many of them were not settled.
+        """
+        tracker, forgotten = self.tracker, 0
+        assert isinstance(tracker, QueueTracker)  # noqa: S101 - asked by the caller
+        for index in indices:
+            if tracker.forget(index):
+                forgotten += 1
+                self.retries.pop(index, None)
+                if self.messages is not None:
+                    self.messages.forget(index)
+        self.fetched -= forgotten  # else they would count as settled
+        self._moved()
+        return forgotten
 
     def expire(self, verdict: Verdict, index: int, message: Message) -> None:
         """The ack timeout of a delivery has passed."""

@@ -76,6 +76,7 @@ class ShareConsumer(ReadAheadSession):
     def __init__(self, options: KafkaOptions, owner: AssignmentOwner) -> None:
         super().__init__(f"kafka share group {options.share_group}", lambda: ())
         self._options = options
+        self._owner = owner
         self._group = options.share_group or ""
         self._where = f"share group {self._group!r}"
         self._cluster = Cluster(options.for_cluster(), options.topics)
@@ -309,6 +310,7 @@ class ShareConsumer(ReadAheadSession):
                 received=self._received,
                 moved=self._moved,
                 failed=self._failed,
+                looked=self._look_for_ended,
             )
             _ = self._spawn(known.run())
         return known
@@ -338,6 +340,15 @@ class ShareConsumer(ReadAheadSession):
         self._room = 0
         self.news.set()
 
+    def _look_for_ended(self) -> None:
+        """Others may have what is held no more: what waits of it is not handed out."""
+        # 1. The process is frozen. 2. The locks end, and others are given the records. 3. It goes on, with a queue
+        # full of them, and would handle each beside another member.
+        for grant in self.grants:
+            if ended := grant.locks.ended:
+                grant.locks.ended = []
+                self._owner.lapsed(grant.assignment, ended)
+
     def _look_at_limits(self) -> None:
         """Logs which partitions bring no records because the group holds as many as the broker allows."""
         now = asyncio.get_running_loop().time()
@@ -364,6 +375,7 @@ class ShareConsumer(ReadAheadSession):
             ready = [grant for grant in self.grants if grant.has_run]
             for grant in ready:
                 grant.locks.expire(asyncio.get_running_loop().time())
+            self._look_for_ended()
             runs = self._turns.take(ready, ShareGrant.take, max_records, max_bytes)
             for grant in ready:
                 self._pass_on(grant)

@@ -53,6 +53,7 @@ class ShareLeader:
         received: called when there may be something to hand out.
         moved: called for a partition that another node leads, or nobody.
         failed: called with an error that does not pass.
+        looked: called when it was looked whose locks have ended.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class ShareLeader:
         received: Callable[[], None],
         moved: Callable[[ShareGrant], None],
         failed: Callable[[Exception], None],
+        looked: Callable[[], None],
     ) -> None:
         self._cluster = cluster
         self._node = node
@@ -73,6 +75,7 @@ class ShareLeader:
         self._received = received
         self._moved = moved
         self._failed = failed
+        self._looked = looked
         self._grants: dict[TopicIdPartition, ShareGrant] = {}
         self._work = asyncio.Event()
         self._backoff = 0.0
@@ -121,6 +124,7 @@ class ShareLeader:
             self._work.clear()
             wanted = {tip for tip, grant in self._grants.items() if grant.wants_records(now)}
             request = self.session.poll(now, wanted, self._room())
+            self._looked()
             if request is None:
                 await self._rest(now)
             else:

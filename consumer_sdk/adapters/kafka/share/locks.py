@@ -141,12 +141,14 @@ class Locks:
         acquisitions: how many answers have acquired records.
         losses: how often something that was held was lost, or acquired again.
         settled_at: when something was acknowledged last.
+        ended: what was held, and is so no more although nothing was said of it; whoever looks empties it.
     """
 
     def __init__(self, limit: int = 2000) -> None:
         self._limit = limit
         self.acquisitions = self.losses = 0
         self.settled_at = -math.inf
+        self.ended: list[int] = []
         self._held: dict[int, Lock] = {}
         self._renewal = math.inf
         self._end = math.inf
@@ -304,8 +306,7 @@ class Locks:
     def lose(self, offsets: Iterable[int]) -> None:
         """Drops some records."""
         self.losses += 1
-        for offset in list(offsets):
-            self._held.pop(offset, None)
+        self.ended += [o for o in list(offsets) if self._held.pop(o, None) is not None]
         self._look()
 
     def _look(self) -> None:
@@ -317,6 +318,7 @@ class Locks:
     def clear(self) -> dict[int, Lock]:
         """Drops all records, and returns them."""
         held, self._held, self._renewal = self._held, {}, math.inf
+        self.ended += held
         return held
 
     def counts(self) -> Iterator[int]:

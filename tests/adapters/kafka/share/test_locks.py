@@ -52,6 +52,22 @@ def test_ack_of_what_is_not_held_is_counted_and_says_nothing() -> None:
     assert locks.late == 4
 
 
+def test_what_ends_without_a_word_is_told_once() -> None:
+    """Its lock has ended, the broker refused to renew it, or another node leads; not what was acknowledged."""
+    locks = held(0, 5)
+    assert locks.settle([0], ACCEPT, 1.0) is not None
+    locks.lose([0, 1])
+    assert locks.ended == [1]
+    locks.ended = []
+    assert locks.expire(29.0) == []
+    assert locks.expire(30.0) == [2, 3, 4, 5]
+    assert locks.ended == [2, 3, 4, 5]
+    locks.ended = []
+    locks.acquire([AcquiredRange(7, 7, 1)], 30.0, 30.0)
+    locks.clear()
+    assert locks.ended == [7]
+
+
 def test_what_nobody_answered_is_held_again_up_to_the_same_end() -> None:
     """But not what has come again meanwhile."""
     locks = held(0, 3)

@@ -145,6 +145,40 @@ async def test_bytes_that_cannot_be_read_are_kept_before_the_broker_gives_them_u
     assert (letter.position, letter.attempts) == ("0", 3)
 
 
+async def test_records_whose_locks_have_ended_are_handled_by_whoever_gets_them_next(
+    kafka: ShareHarness,
+) -> None:
+    """They wait in the queue of a process that was frozen for longer than a lock: others have them by then."""
+    topic, handled, begun, go_on = (
+        await kafka.create_stream(),
+        Handled(),
+        Handled(),
+        asyncio.Event(),
+    )
+    await kafka.append(topic, [Record(b"%d" % n) for n in range(10)])
+
+    async def handle(message: Message) -> None:
+        await begun.note(message)
+        await go_on.wait()
+
+    adapter = kafka.make_adapter(topic, "frozen")
+    async with Consumer(adapter) as consumer:
+        task = asyncio.create_task(consumer.run(handle, ordering=Ordering.NONE, concurrency=1))
+        async with asyncio.timeout(kafka.patience):
+            while consumer.stats().in_flight < 10:
+                await asyncio.sleep(0.01)
+            for grant in consumer_of(adapter).grants:
+                grant.locks.lose(grant.locks.offsets)
+            while consumer.stats().in_flight > 1:
+                await asyncio.sleep(0.01)
+        go_on.set()
+        consumer.stop()
+        await task
+    assert begun.attempts == {b"0": [1]}
+    async with running(kafka.make_adapter(topic, "frozen"), handled.note):
+        await handled.until(10, kafka.patience)
+
+
 async def test_record_that_was_delivered_before_comes_with_its_attempt(kafka: ShareHarness) -> None:
     """Whoever had it: the broker counts; the last delivery goes to the dead letters."""
     topic, letters = await kafka.create_stream(), MemoryDeadLetters()
