@@ -6,8 +6,7 @@ A record of the format 2, whose numbers are zigzag varints::
     length of the key, -1 of null | key | length of the value, -1 of null | value | headers
 
 All records of a call have one time. Numbers are made of columns by numpy, and pyarrow joins them with
-keys and values: what costs is a copy of the bytes. The client's own builder takes each record as
-objects, which costs ten times as much for small ones.
+keys and values. The client's own builder takes each record as objects, one by one.
 """
 
 from __future__ import annotations
@@ -37,8 +36,7 @@ __all__ = ["HEAD_BYTES", "BatchOfBytes", "encoded_headers", "record_batches"]
 HEAD = struct.Struct(">qiibIhiqqqhii")
 HEAD_BYTES = HEAD.size
 FORMAT = 2
-BEFORE_CRC = struct.Struct(">qiib")
-AFTER_CRC_AT = BEFORE_CRC.size + 4
+CHECKSUM, CHECKSUM_AT = struct.Struct(">I"), 17
 COUNTED_FROM = 12
 """The length in a head counts the bytes from here on."""
 LEAST_RECORD = 7
@@ -59,13 +57,13 @@ class BatchOfBytes:
     """A full batch, in the client's eyes: it calls what is public here and `_build`, `_set_producer_state`.
 
     Attributes:
-        records: as they are sent.
+        data: room for the head, and the records as they are sent.
         count: of records.
         time: of all of them, in milliseconds.
         codec: by which they are compressed; 0 where they are not.
     """
 
-    records: bytes
+    data: bytearray
     count: int
     time: int
     codec: int
@@ -77,7 +75,7 @@ class BatchOfBytes:
 
     def size(self) -> int:
         """Of the batch in bytes."""
-        return HEAD_BYTES + len(self.records)
+        return len(self.data)
 
     def close(self) -> None:
         """Nothing is added to it anyway."""
@@ -89,14 +87,12 @@ class BatchOfBytes:
     def _set_producer_state(self, number: int, epoch: int, sequence: int) -> None:
         self.producer = (number, epoch, sequence)
 
-    def _build(self) -> bytes:
-        last, size = self.count - 1, self.size() - COUNTED_FROM
-        fields = (self.codec, last, self.time, self.time, *self.producer, self.count)
-        counted = HEAD.pack(0, size, -1, FORMAT, 0, *fields)[AFTER_CRC_AT:] + self.records
-        checksum = calc_crc32c(counted)
-        return b"".join(
-            [BEFORE_CRC.pack(0, size, -1, FORMAT), checksum.to_bytes(4, "big"), counted]
-        )
+    def _build(self) -> bytearray:
+        counted = (self.codec, self.count - 1, self.time, self.time, *self.producer, self.count)
+        HEAD.pack_into(self.data, 0, 0, self.size() - COUNTED_FROM, -1, FORMAT, 0, *counted)
+        with memoryview(self.data) as data:
+            CHECKSUM.pack_into(data, CHECKSUM_AT, calc_crc32c(data[CHECKSUM_AT + CHECKSUM.size :]))
+        return self.data
 
 
 def record_batches(
@@ -113,22 +109,25 @@ def record_batches(
     """
     if not len(records):
         return
-    order = partitions.argsort(kind="stable")
-    rows = _Rows.take(records, order)
-    begins, ends = _cuts(partitions[order], rows.bound(limit), limit - HEAD_BYTES)
-    data, starts = rows.encode(np.arange(len(order)) - np.repeat(begins, ends - begins))
+    # Numbers of 16 bits are sorted by their digits, in a tenth of the time.
+    order = partitions.astype(np.min_scalar_type(partitions.max())).argsort(kind="stable")
+    rows = _Rows.of(records)
+    begins, ends = _cuts(partitions[order], rows.bound(limit)[order], limit - HEAD_BYTES)
+    offsets = np.empty(len(order), np.int64)
+    offsets[order] = np.arange(len(order)) - np.repeat(begins, ends - begins)
+    data, starts = rows.encode(offsets, order)
     for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
-        plain = bytes(data[int(starts[begin]) : int(starts[end])])
-        number, packed = _compressed(plain, compression)
-        batch = BatchOfBytes(packed, count=end - begin, time=time, codec=number)
+        number, packed = _compressed(data[int(starts[begin]) : int(starts[end])], compression)
+        whole = bytearray(HEAD_BYTES) + packed
+        batch = BatchOfBytes(whole, count=end - begin, time=time, codec=number)
         yield int(partitions[order[begin]]), batch
 
 
-def _compressed(data: bytes, compression: str | None) -> tuple[int, bytes]:
+def _compressed(data: memoryview, compression: str | None) -> tuple[int, bytes | memoryview]:
     if compression is None:
         return 0, data
     number, compress = CODECS[compression]
-    packed = compress(data)
+    packed = compress(bytes(data))
     return (number, packed) if len(packed) < len(data) else (0, data)
 
 
@@ -153,7 +152,7 @@ def _varint(number: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Records as columns, sorted by partition.
+    """Records as columns.
 
     Attributes:
         keys: bytes; empty of null. None where no record has one.
@@ -169,21 +168,17 @@ class _Rows:
     tail_lengths: Any
 
     @classmethod
-    def take(cls, records: Outgoing, order: Any) -> _Rows:
-        keys = None if records.keys is None else records.keys.take(order)
-        values = records.values.take(order)
+    def of(cls, records: Outgoing) -> _Rows:
         tails = None
         if records.headers is not None:
-            tails = pa.array(
-                [encoded_headers(records.headers[at]) for at in order.tolist()], pa.large_binary()
-            )
-        none, one = np.full(len(order), -1), np.ones(len(order), np.int64)
+            tails = pa.array(map(encoded_headers, records.headers), pa.large_binary())
+        none, one = np.full(len(records), -1), np.ones(len(records), np.int64)
         return cls(
-            None if keys is None else _filled(keys),
-            _filled(values),
+            None if records.keys is None else _filled(records.keys),
+            _filled(records.values),
             tails,
-            none if keys is None else _lengths(keys),
-            _lengths(values),
+            none if records.keys is None else _lengths(records.keys),
+            _lengths(records.values),
             one if tails is None else lengths_of(tails),
         )
 
@@ -191,24 +186,27 @@ class _Rows:
         """What each record takes at most, in a batch of so many bytes."""
         return _whole(self._bodies(_widths(np.array(limit // LEAST_RECORD))))
 
-    def encode(self, offsets: Any) -> tuple[memoryview, Any]:
+    def encode(self, offsets: Any, order: Any) -> tuple[memoryview, Any]:
         """All records one after another, and where each begins, and the last ends.
 
         Args:
             offsets: of each within its batch.
+            order: the number of each in the columns.
         """
         zeros = np.zeros((len(offsets), 2), np.uint8)  # attributes, and the time
-        bodies = self._bodies(_widths(offsets))
         heads = _joined(
-            _varints(bodies), (zeros, zeros == 0), _varints(offsets), _varints(self.key_lengths)
+            _varints(self._bodies(_widths(offsets))),
+            (zeros, zeros == 0),
+            _varints(offsets),
+            _varints(self.key_lengths),
         )
         keys = [] if self.keys is None else [self.keys]
         tails = pa.scalar(NO_HEADERS, pa.large_binary()) if self.tails is None else self.tails
         parts = [heads, *keys, _joined(_varints(self.value_lengths)), self.values, tails]
-        found = pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary()))
+        joined = pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary()))
+        found = joined.take(pa.array(order))
         starts = np.frombuffer(found.buffers()[1], np.int64, len(found) + 1, 8 * found.offset)
-        data = found.buffers()[2]
-        return memoryview(b"" if data is None else data), starts
+        return memoryview(found.buffers()[2]), starts
 
     def _bodies(self, offset_widths: Any) -> Any:
         keys, values = self.key_lengths, self.value_lengths
@@ -253,19 +251,38 @@ def _zigzag(numbers: Any) -> Any:
     return ((signed << 1) ^ (signed >> 63)).astype(np.uint64)
 
 
+def _tables() -> tuple[Any, Any]:
+    """The varints of what has 16 bits: their widths, and their bytes in one number of four."""
+    numbers = np.arange(1 << 16, dtype=np.uint32)
+    widths = 1 + (numbers > 0x7F).astype(np.uint8) + (numbers > 0x3FFF)  # noqa: PLR2004 - bits
+    cells = np.zeros((len(numbers), 4), np.uint8)
+    for at in range(3):
+        cells[:, at] = (numbers >> 7 * at & 0x7F) + 0x80 * (widths > at + 1)
+    return widths, cells.view(np.uint32)[:, 0]
+
+
+WIDTHS, CELLS = _tables()
+
+
 def _widths(numbers: Any) -> Any:
     """The bytes of each as a varint."""
-    rest = _zigzag(numbers) >> np.uint64(7)
+    rest = _zigzag(numbers)
+    if rest.max() < len(WIDTHS):
+        return WIDTHS[rest].astype(np.int64)
     found = np.ones(rest.shape, np.int64)
-    while rest.any():
+    while (rest := rest >> np.uint64(7)).any():
         found += rest > 0
-        rest = rest >> np.uint64(7)
     return found
 
 
 def _varints(numbers: Any) -> tuple[Any, Any]:
     """Each as bytes in a row, and which of them count."""
     rest = _zigzag(numbers)
+    if rest.max() < len(WIDTHS):
+        widths = WIDTHS[rest]
+        most = int(widths.max())
+        cells = CELLS[rest].view(np.uint8).reshape(len(rest), 4)
+        return cells[:, :most], np.arange(most, dtype=np.uint8) < widths[:, None]
     columns, counts = [], [np.ones(len(rest), bool)]
     while True:
         more = rest > np.uint64(0x7F)

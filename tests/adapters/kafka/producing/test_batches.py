@@ -34,7 +34,7 @@ def batches(
 
 def read(batch: BatchOfBytes) -> Found:
     """What the client's decoder finds, after it has checked the batch."""
-    data = batch._build()
+    data = bytes(batch._build())
     assert len(data) == batch.size()
     found: Found = []
     memory = MemoryRecords(data)
@@ -118,7 +118,7 @@ def test_a_producers_number_is_in_the_batch_and_its_checksum() -> None:
     """The client tells it when it takes the batch."""
     [(_, batch)] = batches(Outgoing("t", pa.array([b"v"], pa.binary())))
     batch._set_producer_state(7, 3, 11)
-    decoded: Any = MemoryRecords(batch._build()).next_batch()
+    decoded: Any = MemoryRecords(bytes(batch._build())).next_batch()
     assert (decoded.producer_id, decoded.producer_epoch, decoded.base_sequence) == (7, 3, 11)
     assert decoded.validate_crc()
 
