@@ -30,6 +30,9 @@ _MARK = "feed"
 class FsspecFiles(Files):
     """A directory of an fsspec file system that can create exclusively.
 
+    File systems keep listings, and take from them that a file is not there: s3fs does not ask the
+    store then. Other processes make files at any time, so a listing is dropped before it would be used.
+
     What a writer that dies leaves uncommitted stays there: without the kernel's locks nobody can
     tell that it is dead.
 
@@ -57,6 +60,7 @@ class FsspecFiles(Files):
             self._do("pipe_file", self._path(_MARK), b"")
 
     def is_there(self) -> bool:
+        self._fs.invalidate_cache(self._root)
         return bool(self._do("isdir", self._root))
 
     def names(self, folder: str) -> list[str]:
@@ -69,7 +73,11 @@ class FsspecFiles(Files):
         return [name.rstrip("/").rpartition("/")[2] for name in found]
 
     def read(self, name: str) -> bytes:
-        return bytes(self._do("cat_file", self._path(name)))
+        # 1. This process lists the manifests. 2. Another one makes the next. 3. By the listing there is none,
+        # while none can be made either: a writer would try for ever, and a query would see no news.
+        path = self._path(name)
+        self._fs.invalidate_cache(path.rpartition("/")[0])
+        return bytes(self._do("cat_file", path))
 
     def buffer(self, name: str) -> pa.Buffer:
         return import_pyarrow().py_buffer(self.read(name))

@@ -36,6 +36,35 @@ class ObjectStore(type(fsspec.filesystem("memory"))):  # type: ignore[misc]  # i
         """Makes nothing."""
 
 
+class ListingStore(ObjectStore):
+    """As s3fs: what a folder's listing does not have is not there, until it is dropped."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.listings: dict[str, list[dict[str, Any]]] = {}
+
+    def ls(self, path: str, detail: bool = True, **options: Any) -> Any:  # noqa: FBT001, FBT002 - fsspec's
+        key = path.strip("/")
+        if key not in self.listings:
+            self.listings[key] = super().ls(path, detail=True, **options)
+        found = self.listings[key]
+        return found if detail else [each["name"] for each in found]
+
+    def cat_file(self, path: str, **options: Any) -> Any:
+        folder = path.strip("/").rpartition("/")[0]
+        names = [each["name"].strip("/") for each in self.listings.get(folder, [])]
+        if folder in self.listings and path.strip("/") not in names:
+            raise FileNotFoundError(path)
+        return super().cat_file(path, **options)
+
+    def invalidate_cache(self, path: str | None = None) -> None:
+        if path is None:
+            self.listings.clear()
+        while path:
+            self.listings.pop(path.strip("/"), None)
+            path = path.rstrip("/").rpartition("/")[0]
+
+
 @pytest.fixture(params=["posix", "memory", "object store", "fsspec local"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
     """A directory that is not there yet."""
@@ -73,6 +102,22 @@ def test_a_folder_that_is_not_there_is_empty(files: Files) -> None:
     assert copy.is_there()
     assert copy.directory == files.directory
     assert copy.names(MANIFESTS) == []
+
+
+def test_what_others_make_after_a_listing_is_seen() -> None:
+    """A writer that believes an old listing would try to make the next manifest for ever."""
+    root = f"/feed-{uuid.uuid4().hex}"
+    mine, others = files_on(ListingStore(), root), files_on(ObjectStore(), root)
+    assert not mine.is_there()
+    others.prepare(FOLDERS)
+    assert mine.is_there()
+    others.claim("manifests/a", b"first", "manifests/x.tmp")
+    assert mine.names(MANIFESTS) == ["a"]
+    others.claim("manifests/b", b"second", "manifests/x.tmp")
+    with pytest.raises(FileExistsError):
+        mine.claim("manifests/b", b"mine", "manifests/y.tmp")
+    assert mine.read("manifests/b") == b"second"
+    assert mine.names(MANIFESTS) == ["a", "b"]
 
 
 def test_two_writers_keep_each_record_once(files: Files) -> None:
