@@ -163,7 +163,11 @@ async def test_partition_that_is_gone_has_no_position(
     one, two = Partition(gone, "0"), Partition(kept, "0")
     await harness.delete(gone)
     await harness.until_absent(gone)
-    assert await reader.positions([one, two], StartPoint.LATEST) == {one: None, two: 0}
+    async with asyncio.timeout(harness.patience):
+        # A busy broker no longer tells of the topic, and its leader still answers for a moment.
+        while (found := await reader.positions([one, two], StartPoint.LATEST))[one] is not None:
+            await asyncio.sleep(0.02)
+    assert found == {one: None, two: 0}
     before = reader.broker_calls
     assert await reader.positions([one, two], StartPoint.LATEST) == {one: None, two: 0}
     assert reader.broker_calls == before + 1
