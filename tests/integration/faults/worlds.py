@@ -160,6 +160,16 @@ class World(ABC):
                     self.ledger.produced.update(numbers)
                 await asyncio.sleep(TICK)
 
+    async def burst(self, count: int, size: int) -> None:
+        """Large records, in the place of what `producing` does."""
+        async with self._sending() as send:
+            numbers = range(self._numbers, self._numbers + count)
+            self._numbers = numbers.stop
+            padding = "." * size
+            for n in numbers:
+                await send([(f"k{n % KEYS}", f"{n} {time.time():.4f} {padding}".encode())])
+            self.ledger.produced.update(numbers)
+
     # -- members --------------------------------------------------------------------------------
 
     async def join(
