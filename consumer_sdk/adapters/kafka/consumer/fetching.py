@@ -222,11 +222,13 @@ class FetchBuffer:
 
         Cancellation: loses nothing; nothing has been taken.
         """
-        waiter = self._waiter = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        waiter = self._waiter = loop.create_future()
+        timer = loop.call_later(timeout, self.wake)
         try:
-            await asyncio.wait([waiter], timeout=timeout)
+            await waiter  # itself: `asyncio.wait` would cost each fetch another turn of the loop
         finally:
-            waiter.cancel()
+            timer.cancel()
 
     def wake(self) -> None:
         """Ends a wait."""
