@@ -85,12 +85,14 @@ class AckGroup:
         locks: of the offsets that were held; they are held again if nobody answers.
         ticket: who waits for the answer.
         splits: how often it may still be halved.
+        is_doubted: the broker has refused it together with others: it goes alone.
     """
 
     types: dict[int, AckType]
     locks: dict[int, Lock] = field(default_factory=dict)
     ticket: Ticket | None = None
     splits: int = SPLITS
+    is_doubted: bool = False
 
     def halves(self) -> list[AckGroup]:
         """Two groups of the same acknowledgements; none where it cannot be told which of them count."""
@@ -105,11 +107,7 @@ class AckGroup:
     def _part(self, offsets: Sequence[int]) -> AckGroup:
         types = {offset: self.types[offset] for offset in offsets}
         locks = {offset: self.locks[offset] for offset in offsets if offset in self.locks}
-        return AckGroup(types, locks, self.ticket, self.splits - 1)
-
-    def batches(self) -> list[AckBatch]:
-        """As a request carries them."""
-        return ack_batches(self.types)
+        return AckGroup(types, locks, self.ticket, self.splits - 1, is_doubted=True)
 
 
 def ack_batches(types: Mapping[int, AckType]) -> list[AckBatch]:

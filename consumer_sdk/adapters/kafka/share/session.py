@@ -10,8 +10,9 @@ Rules, which are those of Java's ``ShareSessionHandler`` and ``ShareConsumeReque
 - After an error of the session (122, 123, 133), and after a request that nobody answered, the session is opened anew. What was
   acquired stays acquired for the member, if the broker did not end the session itself; the answer to the next
   acknowledgement tells.
-- Acknowledgements of a partition come in groups. All of a group count, or none. One group of each partition goes into a
-  request. A group that is refused (121) is halved until what counts of it is found; what does not count was late.
+- Acknowledgements of a partition come in groups. All that waits goes into the next request: a lock ends while its
+  acknowledgement waits, too. All that a request says of a partition counts, or none. What is refused (121) is said again,
+  a group at a time. A group that is refused alone is halved until what counts of it is found; what does not count was late.
 - Acknowledgements ride on a fetch where one is sent, and go by themselves otherwise. Renewals go by themselves: with them a
   broker acquires nothing (KIP-1222).
 
@@ -22,12 +23,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple, TypeAlias
 
-from consumer_sdk.adapters.kafka.share.locks import AckGroup, Locks
+from consumer_sdk.adapters.kafka.share.locks import AckGroup, Locks, ack_batches
 from consumer_sdk.adapters.kafka.share.messages import (
     CLOSE_EPOCH,
     OPEN_EPOCH,
@@ -61,7 +62,7 @@ REST = 0.5
 """Seconds until a renewal that failed is tried again."""
 
 Request: TypeAlias = ShareFetch | ShareAcknowledge
-Groups: TypeAlias = dict[TopicIdPartition, AckGroup]
+Groups: TypeAlias = dict[TopicIdPartition, list[AckGroup]]
 Queues: TypeAlias = dict[TopicIdPartition, deque[AckGroup]]
 
 
@@ -214,7 +215,7 @@ class ShareSession:
         topics: dict[TopicIdPartition, list[AckBatch]] = {
             tip: [] for tip in wanted - self.known if tip not in groups
         }
-        topics |= {tip: group.batches() for tip, group in groups.items()}
+        topics |= _batches(groups)
         # One that is acknowledged alone would join the session by that: it is forgotten in the same request.
         forgotten = (self.known | groups.keys()) - wanted
         request = self._fetch_of(now, self.epoch, topics, forgotten, most)
@@ -261,7 +262,7 @@ class ShareSession:
         self, now: float, queues: Queues, *, has_renewals: bool = False
     ) -> ShareAcknowledge:
         groups = _take(queues)
-        topics = {tip: group.batches() for tip, group in groups.items()}
+        topics = _batches(groups)
         request = ShareAcknowledge(
             self._group, self._member_id, self.epoch, has_renewals=has_renewals, topics=topics
         )
@@ -318,44 +319,44 @@ class ShareSession:
     ) -> list[TopicIdPartition]:
         """Partitions of which nothing is held any more."""
         lost: list[TopicIdPartition] = []
-        for tip, group in sent.groups.items():
+        for tip, groups in sent.groups.items():
             code, text = _ack_error(answer.partitions.get(tip))
             if code in MOVED:
                 lost.append(tip)
             if code:
                 refusals.append(f"{text or 'no reason given'} (error {code})")
-            if sent.request.has_renewals:
-                self._renewed(tip, group, code, sent.at, answer.lock_timeout)
+            if code in DOUBTED and (parts := _parts(groups)):
+                queues = self._renewals if sent.request.has_renewals else self._waiting
+                _put_first(queues, tip, parts)
+            elif sent.request.has_renewals:
+                self._renewed(tip, groups, code, sent.at, answer.lock_timeout)
             else:
-                self._settled(tip, group, code)
+                self._settled(tip, groups, code)
         return lost
 
-    def _settled(self, tip: TopicIdPartition, group: AckGroup, code: int) -> None:
-        """Takes the answer to a group: it counts, is halved, was late, or is sent again."""
-        if code in DOUBTED and (halves := group.halves()):
-            self._waiting.setdefault(tip, deque()).extendleft(reversed(halves))
-            return
+    def _settled(self, tip: TopicIdPartition, groups: list[AckGroup], code: int) -> None:
+        """Takes the answer to some groups: they count, were late, or are sent again."""
         if code and code not in DOUBTED | MOVED:  # the broker's trouble for a moment
-            self._waiting.setdefault(tip, deque()).appendleft(group)
+            _put_first(self._waiting, tip, groups)
             return
-        if code and tip in self.locks:
-            self.locks[tip].refused(group)
-        if group.ticket is not None:
-            group.ticket.answered()
+        for group in groups:
+            if code and tip in self.locks:
+                self.locks[tip].refused(group)
+            if group.ticket is not None:
+                group.ticket.answered()
 
     def _renewed(
-        self, tip: TopicIdPartition, group: AckGroup, code: int, since: float, timeout: float
+        self, tip: TopicIdPartition, groups: list[AckGroup], code: int, since: float, timeout: float
     ) -> None:
-        if code in DOUBTED and (halves := group.halves()):
-            self._renewals.setdefault(tip, deque()).extendleft(reversed(halves))
-        elif (locks := self.locks.get(tip)) is None:
+        if (locks := self.locks.get(tip)) is None:
             return
-        elif not code:
-            locks.renewed(group.types, since, timeout)
+        offsets = list(chain.from_iterable(group.types for group in groups))
+        if not code:
+            locks.renewed(offsets, since, timeout)
         elif code in DOUBTED | MOVED:
-            locks.lose(group.types)
+            locks.lose(offsets)
         else:
-            locks.renew_at(group.types, since + REST)
+            locks.renew_at(offsets, since + REST)
 
     def _refused(self, sent: _Sent, code: int, message: str, throttle: float) -> Received:
         self._put_back(sent)
@@ -387,8 +388,8 @@ class ShareSession:
 
     def _put_back(self, sent: _Sent) -> None:
         queues = self._renewals if sent.request.has_renewals else self._waiting
-        for tip, group in sent.groups.items():
-            queues.setdefault(tip, deque()).appendleft(group)
+        for tip, groups in sent.groups.items():
+            _put_first(queues, tip, groups)
 
     def reset(self) -> None:
         """The next request opens the session anew."""
@@ -409,7 +410,7 @@ class ShareSession:
     # -- the end --------------------------------------------------------------------------------
 
     def close(self, now: float) -> ShareAcknowledge | None:
-        """Ends the session, with one group of each partition; None where there is none, or a request is under way.
+        """Ends the session, with what waits to be said; None where there is none, or a request is under way.
 
         The broker releases what the member still holds of the session's partitions. What it holds of others, which were
         forgotten while they had enough, is released by name. It ends a session of any epoch.
@@ -421,8 +422,8 @@ class ShareSession:
         for tip in self.locks.keys() - self.known - groups.keys():
             held = self.locks[tip]
             if group := held.settle(held.offsets, AckType.RELEASE, now):
-                groups[tip] = group
-        topics = {tip: group.batches() for tip, group in groups.items()}
+                groups[tip] = [group]
+        topics = _batches(groups)
         request = ShareAcknowledge(self._group, self._member_id, CLOSE_EPOCH, topics=topics)
         self._sent = _Sent(request, now, groups)
         return request
@@ -435,7 +436,7 @@ class ShareSession:
         """
         sent, self._sent = self._sent, None
         waiting, self._waiting = self._waiting, {}
-        for group in () if sent is None else sent.groups.values():
+        for group in () if sent is None else chain.from_iterable(sent.groups.values()):
             if group.ticket is not None:
                 group.ticket.answered(error)
         for group in chain.from_iterable(waiting.values()):
@@ -444,13 +445,46 @@ class ShareSession:
 
 
 def _take(queues: Queues) -> Groups:
-    """One group of each partition."""
+    """What waits, of each partition; a group that the broker has refused goes alone."""
     taken: Groups = {}
     for tip, groups in list(queues.items()):
-        taken[tip] = groups.popleft()
+        taken[tip] = [groups.popleft()]
+        while groups and _may_join(groups[0], taken[tip]):
+            taken[tip].append(groups.popleft())
         if not groups:
             del queues[tip]
     return taken
+
+
+def _may_join(group: AckGroup, others: Sequence[AckGroup]) -> bool:
+    if group.is_doubted or others[0].is_doubted:
+        return False
+    return all(group.types.keys().isdisjoint(other.types) for other in others)
+
+
+def _parts(groups: Sequence[AckGroup]) -> list[AckGroup]:
+    """What is to be said one by one after a refusal; none where it cannot be told what of it counts."""
+    if len(groups) == 1:
+        return groups[0].halves()
+    for group in groups:
+        group.is_doubted = True
+    return list(groups)
+
+
+def _put_first(queues: Queues, tip: TopicIdPartition, groups: Sequence[AckGroup]) -> None:
+    queues.setdefault(tip, deque()).extendleft(reversed(groups))
+
+
+def _batches(groups: Groups) -> dict[TopicIdPartition, list[AckBatch]]:
+    """As a request carries them."""
+    return {
+        tip: ack_batches(parts[0].types if len(parts) == 1 else _types(parts))
+        for tip, parts in groups.items()
+    }
+
+
+def _types(groups: Sequence[AckGroup]) -> dict[int, AckType]:
+    return {offset: kind for group in groups for offset, kind in group.types.items()}
 
 
 def _ack_error(part: FetchedPartition | AcknowledgedPartition | None) -> tuple[int, str]:

@@ -88,7 +88,7 @@ def test_renewal_is_due_at_half_the_time_and_once() -> None:
     assert locks.renewals(14.9) is None
     group = locks.renewals(15.0)
     assert group is not None
-    assert group.batches() == [AckBatch(0, 3, (4,))]
+    assert ack_batches(group.types) == [AckBatch(0, 3, (4,))]
     assert locks.renewals(16.0) is None
     locks.settle([1], ACCEPT, 16.0)
     locks.renewed(group.types, 15.0, 30.0)

@@ -174,6 +174,37 @@ def test_refused_group_is_halved_until_what_counts_of_it_is_found() -> None:
     assert [ticket.late for ticket in played.tickets] == [1]
 
 
+def test_all_that_waits_goes_into_one_request() -> None:
+    """Its locks go on ending while it waits for its turn."""
+    played = Played()
+    played.fetch((A,), AcquiredRange(0, 9, 1))
+    for offsets in ((0, 1), (4,), (2, 3)):
+        played.settle(*offsets)
+    request = played.poll()
+    assert request.topics == {A: [AckBatch(0, 4, (1,))]}
+    played.answer(request, ShareAcknowledgeAnswer())
+    assert played.answers == [None] * 3
+    assert not played.session.has_acks
+
+
+def test_what_is_refused_together_is_said_again_a_group_at_a_time() -> None:
+    """A late record of one flush makes no other flush late."""
+    played = Played()
+    played.fetch((A,), AcquiredRange(0, 9, 1))
+    played.settle(0, 1)
+    played.settle(4)
+    played.refuse(played.poll(), 121)
+    assert played.answers == []
+    first = played.poll()
+    assert first.topics == {A: [AckBatch(0, 1, (1,))]}
+    played.answer(first, ShareAcknowledgeAnswer())
+    second = played.poll()
+    assert second.topics == {A: [AckBatch(4, 4, (1,))]}
+    played.refuse(second, 121)
+    assert played.answers == [None] * 2
+    assert played.session.locks[A].late == 1
+
+
 def test_ack_of_an_earlier_delivery_is_not_said_of_the_next_one() -> None:
     """The answer that refuses it brings the record again: the handler is about to get it."""
     played = Played()
@@ -284,7 +315,7 @@ def test_end_tells_all_who_wait() -> None:
         played = Played()
         played.fetch([A], AcquiredRange(0, 3, 1))
         played.settle(1)
-        played.settle(2)
+        played.settle(2).is_doubted = True  # goes alone
         assert played.session.close(1.0) is not None
         played.session.end(error)
         assert played.answers[0] is error
