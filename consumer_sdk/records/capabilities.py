@@ -35,8 +35,8 @@ class Capabilities:
         pauses_partitions: one partition can be paused alone.
         counts_deliveries: the broker counts how often it has delivered each record, for all consumers
             together: `Run.deliveries`. No store is needed for that.
-        max_deliveries: of a record; after the last one the broker gives it up without a word. So the
-            last one goes to the dead letters, and to no handler. None for no limit.
+        max_deliveries: of a record; this one goes to the dead letters, and to no handler: the broker gives
+            a record up without a word after its last delivery, this one or the next. None for no limit.
         longest_hold: seconds that a record may wait here for its next attempt. One that has to wait
             longer is given back: `AckFlush.released`.
         max_unacked: how many unsettled records the broker allows; None for no limit.

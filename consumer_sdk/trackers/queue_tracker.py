@@ -49,7 +49,7 @@ class QueueTracker(BaseTracker):
         flush_count: so many acks are flushed at once.
         proof_count, proof_age: for how many further positions, or seconds, a flushed one is
             remembered, to recognise a redelivery that was on its way already; see `Settled`.
-        max_deliveries: of a record that the broker makes; its last one is for the dead letters.
+        max_deliveries: of a record; that one is for the dead letters.
         attempts_age: restored attempts that were due so many seconds ago are dropped: another
             consumer has settled the record.
         options: see `TrackerOptions`.

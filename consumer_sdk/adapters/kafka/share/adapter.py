@@ -85,7 +85,7 @@ class ShareGroupAdapter(KafkaAdapter):
             hold = min(hold, member.limits.lock_time * UNRENEWED)
         self.capabilities = replace(
             self.capabilities,
-            max_deliveries=member.limits.deliveries,
+            max_deliveries=member.limits.dead_letter_at,
             longest_hold=hold,
             lag_unit="records" if member.tells_lag else None,
         )

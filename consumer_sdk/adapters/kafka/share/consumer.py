@@ -59,6 +59,8 @@ log = logging.getLogger(__name__)
 
 STUCK = 5.0
 """Seconds without an acknowledgement after which somebody should know that a partition is full."""
+LAST_HAND_OUT, LOOK_AGAIN = 5.0, 0.02
+"""Seconds for which records on their last delivery are handed out of what is taken away; between two looks."""
 DECLINED = 5.0
 """Seconds until a partition that the owner did not take is offered again."""
 
@@ -226,15 +228,26 @@ class ShareConsumer(ReadAheadSession):
     def take(self, tps: Collection[tuple[str, int]]) -> list[ShareGrant]:
         """Stops fetching these partitions."""
         grants = [g for g in self.grants if tuple(g.tp) in {tuple(tp) for tp in tps}]
-        self.grants.drain(grants)
+        self.grants.drain(grant for grant in grants if not grant.finish())
         self._kick()
+        self.news.set()
         return grants
 
     async def drain(self, taken: Sequence[ShareGrant]) -> None:
         """Lets the owner finish the records in its handlers, and gives the others back."""
         if taken:
+            await self._hand_out_last(taken)
             await self._rounds.revoke(taken)
             self._give_back(taken)
+
+    async def _hand_out_last(self, taken: Sequence[ShareGrant]) -> None:
+        """Waits until what is on its last delivery was handed out; not for long, for the owner may want nothing."""
+        until = asyncio.get_running_loop().time() + min(LAST_HAND_OUT, self._rounds.budget / 4)
+        while any(grant.has_run for grant in taken):
+            left = until - asyncio.get_running_loop().time()
+            if left <= 0:
+                return
+            await asyncio.sleep(min(left, LOOK_AGAIN))
 
     def lose(self, tps: Collection[tuple[str, int]], reason: str) -> None:
         """Drops the partitions of a membership that is lost."""

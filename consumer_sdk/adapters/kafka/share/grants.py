@@ -39,6 +39,7 @@ class ShareGrant(BaseGrant):
         tip: the partition, by the id of its topic.
         locks: what is held of it.
         node: who leads it; None while that is not known.
+        is_ending: no more is fetched of it.
         has_fault: its last run was a fault: it is read no more until it is resumed.
         rests_until: it is not read before.
     """
@@ -50,6 +51,7 @@ class ShareGrant(BaseGrant):
         "_most",
         "_spans",
         "has_fault",
+        "is_ending",
         "locks",
         "node",
         "rests_until",
@@ -73,7 +75,7 @@ class ShareGrant(BaseGrant):
         self.tp = TopicPartition(assignment.partition.stream, tip.partition)
         self.locks = Locks(limit)
         self.node: int | None = None
-        self.has_fault = False
+        self.has_fault = self.is_ending = False
         self.rests_until = 0.0
         self.said: deque[AckGroup] = deque()
         self._deliveries = deliveries
@@ -87,7 +89,7 @@ class ShareGrant(BaseGrant):
     def wants_records(self, now: float) -> bool:
         """Whether records of it are to be fetched."""
         is_ready = self.is_fetched and not self.has_fault and self.rests_until <= now
-        return is_ready and not self.locks.is_full
+        return is_ready and not self.locks.is_full and not self.is_ending
 
     @property
     def buffered(self) -> int:
@@ -105,7 +107,26 @@ class ShareGrant(BaseGrant):
             losses=self.locks.losses,
             limit=self._deliveries,
         )
-        self._chunks.append(chunk)
+        if (
+            self.is_ending
+        ):  # 1. A fetch is sent. 2. The partition is taken away. 3. It brings records.
+            chunk.keep_last_deliveries()
+        if not chunk.is_empty:
+            self._chunks.append(chunk)
+
+    def finish(self) -> bool:
+        """No more is fetched, and only what is on its last delivery is handed out still.
+
+        The broker would give it up when it is released; whoever gets it writes it to the dead letters before.
+
+        Returns:
+            whether there is such a record.
+        """
+        self.is_ending = True
+        for chunk in self._chunks:
+            chunk.keep_last_deliveries()
+        self._chunks = deque(chunk for chunk in self._chunks if not chunk.is_empty)
+        return self.has_run
 
     @property
     def has_run(self) -> bool:

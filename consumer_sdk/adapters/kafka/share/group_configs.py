@@ -45,6 +45,8 @@ SET_FOR_THE_GROUP = 8
 """Where a value comes from: somebody has set it for this group."""
 BEGINNING = "share.auto.offset.reset"
 LOCKS, DELIVERIES = "share.partition.max.record.locks", "share.delivery.count.limit"
+SPARE_FROM = 4
+"""Deliveries of a record from which on one of them is kept in reserve."""
 LOCK_TIME, RENEWALS = "share.record.lock.duration.ms", "share.renew.acknowledge.enable"
 
 
@@ -67,6 +69,15 @@ class GroupLimits:
     renews: bool = True
     beginning: str = "latest"
     is_beginning_set: bool = False
+
+    @property
+    def dead_letter_at(self) -> int:
+        """The delivery that reaches no handler.
+
+        1. A record is on its way to the dead letters. 2. It is taken away: a kill, a rebalance. 3. The broker gives it up
+        if that was its last delivery, and else delivers it once more. So it is the last but one.
+        """
+        return self.deliveries - (self.deliveries >= SPARE_FROM)
 
 
 async def learn_limits(cluster: Cluster, group: str) -> GroupLimits:

@@ -208,10 +208,19 @@ class AcquiredRecords:
 
     def _is_last_delivery(self) -> bool:
         """Of something that is left."""
+        return any(offset in self._left for offset in self._last_deliveries())
+
+    def _last_deliveries(self) -> list[int]:
         limit = self._limit
-        return limit is not None and any(
-            count >= limit and offset in self._left for offset, count in self.deliveries.items()
-        )
+        if limit is None:
+            return []
+        return [offset for offset, count in self.deliveries.items() if count >= limit]
+
+    def keep_last_deliveries(self) -> None:
+        """Hands out nothing else any more; what is left out is told of as nothing: its holder releases it."""
+        self._left.intersection_update(self._last_deliveries())
+        if not self._left:
+            self.is_empty = True
 
     def _release(self, taken: Taken) -> None:
         taken.released += self._pop(self._first, self._last)

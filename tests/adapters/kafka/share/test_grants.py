@@ -62,6 +62,31 @@ def test_record_that_is_acquired_again_while_it_waits_is_handed_out_once() -> No
     assert handed_out(grant) == list(range(10))
 
 
+def test_what_is_on_its_last_delivery_is_handed_out_while_the_rest_is_given_back() -> None:
+    """Released, it would be given up; also where a fetch that was under way brings it."""
+    grant = opened(deliveries=3)
+    for ranges in (
+        (AcquiredRange(0, 2, 1), AcquiredRange(3, 3, 3)),
+        (AcquiredRange(5, 6, 3), AcquiredRange(7, 9, 2)),
+    ):
+        grant.locks.acquire(ranges, 0.0, LOCK)
+        grant.add(FetchedPartition(records=batch(0, list(range(10))), acquired=ranges))
+        assert grant.finish()
+    assert not grant.wants_records(1.0)
+    assert handed_out(grant) == [3, 5, 6]
+    assert not grant.has_run
+    assert not grant.said
+    assert len(grant.locks) == 9
+
+
+def test_grant_without_a_last_delivery_hands_out_no_more_when_it_is_taken_away() -> None:
+    """Others get it."""
+    grant = opened(deliveries=3)
+    acquire(grant, 0, 4)
+    assert not grant.finish()
+    assert handed_out(grant) == []
+
+
 def test_record_that_is_taken_away_on_its_last_delivery_is_told(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
