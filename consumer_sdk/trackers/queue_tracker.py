@@ -318,17 +318,21 @@ class QueueTracker(BaseTracker):
     def ack(self, index: int) -> bool:
         """In one step where there are no side entries: the hot path."""
         chunk, offset = self._chunks.get(index >> self._shift), index & self._mask
-        if chunk is None or chunk.states[offset] != MARKED or self._has_side_entries():
+        if chunk is None or chunk.states[offset] != MARKED:
+            return super().ack(index)
+        # What `_has_side_entries` says, without a call.
+        if self._failures or self._unseen or self._schedule.moment_of:
             return super().ack(index)
         chunk.states[offset] = DONE
         chunk.left -= 1
         named = self._named
-        named.positions.append(chunk.positions[offset])
+        positions = named.positions
+        positions.append(chunk.positions[offset])
         named.natives.append(chunk.natives[offset])
         chunk.natives[offset] = None
         if self._is_clean:
             self._dirty()
-        if len(named.positions) + len(named.again) >= self._flush_count:
+        if not self._is_full and len(positions) + len(named.again) >= self._flush_count:
             self._look_whether_full()
         if not chunk.left:
             self._window.retire(chunk)
