@@ -38,7 +38,7 @@ from consumer_sdk.adapters.kafka.client.connections import (
     ask,
     versions_of,
 )
-from consumer_sdk.adapters.kafka.client.faults import check_code
+from consumer_sdk.adapters.kafka.client.faults import COORDINATOR_MOVED, check_code
 from consumer_sdk.adapters.kafka.client.group_offsets import (
     GroupOffset,
     OffsetFetch,
@@ -76,8 +76,6 @@ DEFAULTS: Mapping[str, Any] = {
 }
 """As ``AIOKafkaClient`` has them."""
 
-MOVED = frozenset({14, 15, 16})
-"""The coordinator is loading, is not available, or is another."""
 NOBODY = -1
 PATIENCE = 5.0
 """Seconds after which a question that any node can answer is asked of the next one."""
@@ -390,7 +388,7 @@ class Cluster:
         Raises:
             KafkaError: ask again.
         """
-        if code in MOVED:
+        if code in COORDINATOR_MOVED:
             self.forget(of)
             raise for_code(code)(f"{of.kind.name.lower()} {of.key!r}")
 

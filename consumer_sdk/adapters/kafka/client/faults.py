@@ -17,7 +17,16 @@ from consumer_sdk.errors import (
     UnreadableRecordError,
 )
 
-__all__ = ["STALE", "check_code", "code_name", "describe", "name_of", "names_of", "translate"]
+__all__ = [
+    "COORDINATOR_MOVED",
+    "STALE",
+    "check_code",
+    "code_name",
+    "describe",
+    "name_of",
+    "names_of",
+    "translate",
+]
 
 Advice = tuple[tuple[type[BaseException], ...], type[ConsumerSdkError], str]
 
@@ -128,6 +137,8 @@ def _text(error: BaseException) -> str:
 
 # -- codes --------------------------------------------------------------------------------------
 
+COORDINATOR_MOVED = frozenset({14, 15, 16})
+"""It is loading, is not available, or is another."""
 STALE = frozenset({3, 5, 6, 9, 56, 74, 75, 78})
 """Codes that ask for fresh metadata: another leader, or none for a moment."""
 

@@ -35,7 +35,14 @@ from aiokafka.protocol.transaction import (
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
-from consumer_sdk.adapters.kafka.client.faults import STALE, code_name, describe, name_of, translate
+from consumer_sdk.adapters.kafka.client.faults import (
+    COORDINATOR_MOVED,
+    STALE,
+    code_name,
+    describe,
+    name_of,
+    translate,
+)
 from consumer_sdk.adapters.kafka.client.lookups import Coordinator, CoordinatorKind
 from consumer_sdk.adapters.kafka.commits.structs import codes_in
 from consumer_sdk.adapters.kafka.transactions.structs import NOBODY, InitProducerId, ProducerId
@@ -54,7 +61,6 @@ log = logging.getLogger(__name__)
 
 FENCED = frozenset({47, 90})
 """Of an epoch that is not the newest."""
-MOVED = frozenset({14, 15, 16})
 CONCURRENT = 51
 """The transaction before is not complete."""
 NO_SUCH_TRANSACTION = frozenset({48, 49})
@@ -181,7 +187,7 @@ class TransactionalProducer:
                 code, trouble, self._has_lost_answer = -1, error, True
                 if self._cluster.is_closed or not _may_pass(error):
                     raise AdapterError(f"{where}: {describe(error)}") from error
-            if code in MOVED:
+            if code in COORDINATOR_MOVED:
                 self._cluster.forget(self._of)
             elif code not in (CONCURRENT, -1):
                 return code
@@ -443,7 +449,7 @@ def _by_topic(tps: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
 
 def _gravity(code: int) -> tuple[bool, ...]:
     """Ranks the error codes of one answer: fenced, refused, to be tried again, then codes that only follow from another one."""
-    is_to_wait = code in MOVED or code == CONCURRENT
+    is_to_wait = code in COORDINATOR_MOVED or code == CONCURRENT
     return code in FENCED, code in REFUSED, is_to_wait, code != NOT_ATTEMPTED
 
 

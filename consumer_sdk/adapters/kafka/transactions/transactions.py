@@ -33,7 +33,7 @@ from aiokafka.errors import KafkaError
 from consumer_sdk.abc import Adapter, DeadLetters, MakesLetters, Transactions
 from consumer_sdk.adapters.kafka.adapter import KafkaAdapter
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
-from consumer_sdk.adapters.kafka.client.faults import translate
+from consumer_sdk.adapters.kafka.client.faults import COORDINATOR_MOVED, translate
 from consumer_sdk.adapters.kafka.client.lookups import Coordinator
 from consumer_sdk.adapters.kafka.commits.committing import (
     BATCH_TOO_LARGE,
@@ -398,7 +398,7 @@ class KafkaTransactions(Transactions):
                 f"committing positions of transactional_id {self.transactional_id!r}: another producer has "
                 f"this id: give each consumer an id of its own, and start this one again"
             )
-        if codes & MOVED and self._cluster is not None:
+        if codes & COORDINATOR_MOVED and self._cluster is not None:
             self._cluster.forget(Coordinator(options.group or ""))
 
     # -- closing ------------------------------------------------------------------------------
@@ -416,7 +416,6 @@ class KafkaTransactions(Transactions):
             await cluster.aclose()
 
 
-MOVED = frozenset({14, 15, 16})
 LOST = PartitionLostError("the partition is no longer held")
 NOT_JOINED = TransientAdapterError("the member is joining the group anew")
 ABORTED = TransientAdapterError(
