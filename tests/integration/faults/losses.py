@@ -1,0 +1,106 @@
+"""Has members of a group killed, or frozen for longer than the group waits, and holds what they say against what is stored."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+from contextlib import closing
+
+from tests.integration.faults.ledger import repeats_stored
+from tests.integration.faults.worlds import Member, World
+
+__all__ = ["freeze_members", "kill_members"]
+
+RATE = 200
+"""Records a second."""
+LONGEST = 600
+"""Deliveries in a life, at most: three seconds."""
+HEIRS = 50
+"""Deliveries of the one that takes over, before the frozen one wakes."""
+
+
+async def kill_members(world: World, kills: int) -> None:
+    """One after the other, at random moments, and each is replaced: nothing is lost, nothing stored is repeated."""
+    chance = random.Random(kills)
+    await world.create()
+    async with world.members_gone():
+        async with world.producing(RATE):
+            for life in range(kills):
+                settled = await world.settled() if life else {}
+                before = len(world.ledger.read())
+                member = await world.join()
+                await _more(world, member, chance.randrange(1, LONGEST))
+                await member.kill()
+                await world.bury()
+                assert not repeats_stored(settled, world.ledger.read()[before:])
+            member = await world.join()
+        await world.until_all(member)
+    _report(world, f"{kills} kills")
+
+
+async def freeze_members(world: World, freezes: int) -> None:
+    """SIGSTOP until another one has taken over, SIGCONT, and the other one leaves."""
+    chance = random.Random(freezes)
+    await world.create()
+    async with world.members_gone():
+        async with world.producing(RATE):
+            member = await world.join()
+            for _ in range(freezes):
+                await _more(world, member, chance.randrange(1, LONGEST))
+                _freeze(world, member)
+                settled, before = await world.settled(), len(world.ledger.read())
+                heir = await world.join()
+                await _more(world, heir, HEIRS)
+                member.signal(signal.SIGCONT)
+                await _more(world, heir, HEIRS)
+                assert not repeats_stored(settled, world.ledger.read()[before:])
+                heir.signal(signal.SIGTERM)
+                await heir.process.wait()
+                if (
+                    member.process.returncode is not None
+                ):  # an exclusive consumer that was displaced
+                    member = await world.join()
+                await _more(world, member, 1)
+        await world.until_all(member)
+    _report(world, f"{freezes} freezes")
+
+
+async def _more(world: World, member: Member, count: int) -> None:
+    """Waits for so many more deliveries of a member, or until it has nothing left to do."""
+    at = len(world.ledger.read())
+
+    def is_so() -> bool:
+        return sum(line.life == member.pid for line in world.ledger.lines[at:]) >= count
+
+    await world.until(is_so, f"{count} more deliveries", member)
+
+
+def _freeze(world: World, member: Member) -> None:
+    """Not inside a transaction of a file: that would keep all others out."""
+    while True:
+        member.signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, member.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        if not world.store.startswith("sqlite://") or _is_free(world.store):
+            return
+        member.signal(signal.SIGCONT)
+
+
+def _is_free(store: str) -> bool:
+    file = store.removeprefix("sqlite://")
+    with closing(sqlite3.connect(file, timeout=0, isolation_level=None)) as database:
+        try:
+            database.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return False
+        return True
+
+
+def _report(world: World, what: str) -> None:
+    if "type=shared" not in world.url():
+        world.ledger.check_order()
+    print(  # noqa: T201 - what a campaign was run for
+        f"{world.broker} {world.url().rpartition('type=')[2].partition('&')[0]} {world.store.partition(':')[0]}: {what}, "
+        f"{len(world.ledger.produced)} records, 0 lost, {world.ledger.repeated} handled again"
+    )
