@@ -14,6 +14,7 @@ from consumer_sdk import Consumer, Message, Ordering, Reject, Retry, RetryPolicy
 from consumer_sdk.adapters.kafka import KafkaAdapter
 from consumer_sdk.errors import AdapterError, ConfigurationError, UnreadableRecordError
 from consumer_sdk.testing.conformance.adapters import Record
+from consumer_sdk.testing.conformance.adapters.harness import Journal, RecordingOwner, open_member
 from consumer_sdk.testing.memory import MemoryDeadLetters
 from tests.adapters.kafka.java.member import JavaShareMember
 from tests.adapters.kafka.share.harness import ShareHarness, consumer_of
@@ -340,3 +341,40 @@ async def test_limits_of_the_group_are_known_when_it_is_open(kafka: ShareHarness
         async with Consumer(adapter):
             found = adapter.capabilities.max_deliveries
             assert consumer_of(adapter).limits.locks == 2000
+
+
+async def test_last_deliveries_are_handed_out_before_a_partition_is_taken_away(
+    kafka: ShareHarness,
+) -> None:
+    """Given back, they would be dropped: whoever gets them has their dead letters written first."""
+    topic = await kafka.create_stream()
+    await kafka.configure_group(f"drained-{kafka.uid}", {"share.delivery.count.limit": "2"})
+    await kafka.append(topic, [Record(b"%d" % n) for n in range(5)])
+    journal, deliveries = Journal(kafka.patience), 0
+    while deliveries != 2:  # a broker hears of it in its own time
+        owner = RecordingOwner("first", journal)
+        async with open_member(kafka, owner, kafka.make_adapter(topic, "drained")) as first:
+            deliveries = consumer_of(first.adapter).limits.deliveries
+            await first.holding(1)
+            if deliveries == 2:
+                await first.read(5)
+    async with open_member(
+        kafka, RecordingOwner("second", journal), kafka.make_adapter(topic, "drained")
+    ) as second:
+        (assignment,) = await second.holding(1)
+        consumer = consumer_of(second.adapter)
+        found = [
+            m for run in await second.fetch(max_records=1, max_wait=30.0) for m in run.messages
+        ]
+        assert len(found) == 1
+        (grant,) = consumer.grants
+        waiting = grant.buffered
+        drained = asyncio.create_task(consumer.drain(consumer.take([tuple(grant.tp)])))
+        async with asyncio.timeout(kafka.patience):
+            while len(found) < 1 + waiting:
+                found += [m for run in await second.fetch() for m in run.messages]
+                assert assignment in second.owner.held
+        await drained
+        assert not second.owner.held
+    assert waiting
+    assert len({message.position for message in found}) == 1 + waiting
