@@ -7,6 +7,7 @@ import os
 import sys
 import time
 import uuid
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -97,6 +98,7 @@ class World(ABC):
     Attributes:
         ledger: what was produced and handled.
         members: those that were started.
+        keys: how many different ones the records have.
     """
 
     broker: ClassVar[str]
@@ -107,6 +109,7 @@ class World(ABC):
         self.store = f"sqlite://{folder / 'checkpoints.db'}" if store == "sqlite" else store
         self.ledger = Ledger(folder / "lines")
         self.members: list[Member] = []
+        self.keys = KEYS
         self._numbers = 0
 
     # -- what each broker does in its own way ---------------------------------------------------
@@ -153,7 +156,7 @@ class World(ABC):
                     numbers = range(self._numbers, self._numbers + min(due, 2_000))
                     self._numbers = numbers.stop
                     rows = [
-                        (f"k{n % KEYS}", f"{n} {time.time():.4f} {PADDING}".encode())
+                        (f"k{n % self.keys}", f"{n} {time.time():.4f} {PADDING}".encode())
                         for n in numbers
                     ]
                     await send(rows)
@@ -167,7 +170,7 @@ class World(ABC):
             self._numbers = numbers.stop
             padding = "." * size
             for n in numbers:
-                await send([(f"k{n % KEYS}", f"{n} {time.time():.4f} {padding}".encode())])
+                await send([(f"k{n % self.keys}", f"{n} {time.time():.4f} {padding}".encode())])
             self.ledger.produced.update(numbers)
 
     # -- members --------------------------------------------------------------------------------
@@ -354,7 +357,11 @@ class KinesisWorld(World):
     @asynccontextmanager
     async def _sending(self) -> AsyncIterator[Any]:
         async def send(rows: list[tuple[str, bytes]]) -> None:
-            await self._server.put(self.name, rows)
+            # Several at a time, each of which has all records of its keys, in their order.
+            parts: list[list[tuple[str, bytes]]] = [[] for _ in range(self.SHARDS)]
+            for key, value in rows:
+                parts[zlib.crc32(key.encode()) % self.SHARDS].append((key, value))
+            await asyncio.gather(*(self._server.put(self.name, part) for part in parts if part))
 
         yield send
 
