@@ -74,8 +74,9 @@ class Member:
 
     def check(self) -> None:
         """It has not ended by itself."""
-        if self.process.returncode is not None:
-            raise AssertionError(f"a member ended by itself: {self.log.read_text()[-3000:]}")
+        if (status := self.process.returncode) is not None:
+            said = self.log.read_text()[-3000:]
+            raise AssertionError(f"a member ended by itself with status {status}: {said}")
 
     def signal(self, number: int) -> None:
         """Sends a signal."""
