@@ -15,6 +15,8 @@ async def contest(job: Job) -> Measured:
             "group.id": job.group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
+            # By default it stops fetching for a second whenever 100 000 records wait to be consumed.
+            "fetch.queue.backoff.ms": 1,
         }
     )
     consumer.subscribe([job.topic])
