@@ -1,6 +1,6 @@
 """A driver: rows that Spark makes, as a batch into a topic, by its own Kafka sink and by ours.
 
-Each run writes to a topic of its own, which is deleted after it. After the warm-up the topic is
+Each run writes to a topic of its own. All are deleted at the end. After the warm-up the topic is
 counted: who loses rows fails.
 """
 
@@ -29,26 +29,34 @@ ROWS = (
 
 def _work(spark: SparkSession, job: SparkJob) -> dict[str, Any]:
     sources.register(spark)
-    return {
-        **turns(job.contestants, job.rounds, lambda name, number: _one(spark, job, name, number))
-    }
+    written: list[str] = []
+    try:
+        return {
+            **turns(
+                job.contestants,
+                job.rounds,
+                lambda name, number: _one(spark, job, name, number, written),
+            )
+        }
+    finally:
+        # Not before: Spark keeps the JVM's producer, which may still ask for a topic of an earlier run.
+        for topic in written:
+            asyncio.run(kafka_topic.delete(job.servers, topic))
 
 
-def _one(spark: SparkSession, job: SparkJob, name: str, number: int) -> float:
-    """Rows a second."""
+def _one(spark: SparkSession, job: SparkJob, name: str, number: int, written: list[str]) -> float:
+    """Rows a second; the topic is added to ``written``."""
     topic = f"writing-{uuid.uuid4().hex[:8]}"
     asyncio.run(ExternalKafka(job.servers).create_topic(topic, kafka_topic.PARTITIONS))
-    try:
-        rows = spark.range(job.rows, numPartitions=2).selectExpr(*ROWS)
-        writer = rows.write.format(sources.FORMATS[name]).mode("append").option("topic", topic)
-        began = time.perf_counter()
-        writer.option("kafka.bootstrap.servers", job.servers).save()
-        seconds = time.perf_counter() - began
-        if number == 0:
-            _check(spark, name, job, topic)
-        return job.rows / seconds
-    finally:
-        asyncio.run(kafka_topic.delete(job.servers, topic))
+    written.append(topic)
+    rows = spark.range(job.rows, numPartitions=2).selectExpr(*ROWS)
+    writer = rows.write.format(sources.FORMATS[name]).mode("append").option("topic", topic)
+    began = time.perf_counter()
+    writer.option("kafka.bootstrap.servers", job.servers).save()
+    seconds = time.perf_counter() - began
+    if number == 0:
+        _check(spark, name, job, topic)
+    return job.rows / seconds
 
 
 def _check(spark: SparkSession, name: str, job: SparkJob, topic: str) -> None:

@@ -19,7 +19,7 @@ from consumer_sdk.testing.servers.shared import complete
 from tests.integration.faults.losses import freeze_members, kill_members
 from tests.integration.faults.worlds import KafkaWorld, KinesisWorld, PulsarWorld, World
 
-pytestmark = pytest.mark.campaign
+pytestmark = pytest.mark.campaign(minutes=5)
 
 KILLS = int(os.environ.get("KILLS", "100"))
 FREEZES = int(os.environ.get("FREEZES", "30"))
