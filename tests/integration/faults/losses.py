@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import signal
@@ -19,6 +20,8 @@ LONGEST = 600
 """Deliveries in a life, at most: three seconds."""
 HEIRS = 50
 """Deliveries of the one that takes over, before the frozen one wakes."""
+SILENCE = 8.0
+"""Seconds that it is frozen at least: longer than a session, a lease, and two of a quick Pulsar's questions to its clients."""
 
 
 async def kill_members(world: World, kills: int) -> None:
@@ -52,7 +55,7 @@ async def freeze_members(world: World, freezes: int) -> None:
                 _freeze(world, member)
                 settled, before = await world.settled(), len(world.ledger.read())
                 heir = await world.join()
-                await _more(world, heir, HEIRS)
+                await asyncio.gather(_more(world, heir, HEIRS), asyncio.sleep(SILENCE))
                 member.signal(signal.SIGCONT)
                 await _more(world, heir, HEIRS)
                 assert not repeats_stored(settled, world.ledger.read()[before:])
@@ -98,9 +101,11 @@ def _is_free(store: str) -> bool:
 
 
 def _report(world: World, what: str) -> None:
-    if "type=shared" not in world.url():
+    kind = next((each for each in world.url().split("&") if each.startswith("type=")), "")
+    if kind != "type=shared":
         world.ledger.check_order()
+    store = world.store.partition(":")[0] or "no store"
     print(  # noqa: T201 - what a campaign was run for
-        f"{world.broker} {world.url().rpartition('type=')[2].partition('&')[0]} {world.store.partition(':')[0]}: {what}, "
-        f"{len(world.ledger.produced)} records, 0 lost, {world.ledger.repeated} handled again"
+        f"{world.broker} {kind} {store}: {what}, {len(world.ledger.produced)} records, 0 lost, "
+        f"{world.ledger.repeated} handled again"
     )
