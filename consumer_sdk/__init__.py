@@ -102,7 +102,7 @@ __all__ = [
     "current_message",
 ]
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 __getattr__ = lazy_names(
     __name__,
