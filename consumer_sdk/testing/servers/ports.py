@@ -1,16 +1,19 @@
 """Free ports on the loopback address, and one question over a socket, by which readiness is asked for."""
 
 import asyncio
+import atexit
 import random
 import socket
 import struct
 import sys
+from collections import deque
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
+from itertools import chain
 
 from consumer_sdk.testing.servers.errors import PortInUseError
 
-__all__ = ["HOST", "ask", "check_ports", "free_ports", "hold_ports", "knows_a_broker"]
+__all__ = ["HOST", "ask", "check_ports", "free_ports", "hold_ports", "knows_a_broker", "let_go"]
 
 HOST = "127.0.0.1"
 
@@ -23,18 +26,40 @@ server's own port, and then connects to itself.
 """
 
 
+_KEPT = 200
+"""Ports that stay bound after they were found, those of the last servers."""
+_found: deque[socket.socket] = deque()
+
+
 def free_ports(count: int) -> list[int]:
-    """Return so many different ports that nobody listened on a moment ago."""
-    with ExitStack() as stack:
-        # All are open at the same time, else one of them could be found twice.
-        return [_bound(stack.enter_context(socket.socket())) for _ in range(count)]
+    """Return so many different ports that nobody uses.
+
+    No other process finds them until this one has found 200 more (on Linux; see `hold_ports`).
+    """
+    try:
+        return [_found_port() for _ in range(count)]
+    finally:
+        let_go(_KEPT if sys.platform == "linux" else 0)
 
 
-def _bound(probe: socket.socket) -> int:
+def let_go(kept: int) -> None:
+    """Leave all but the last ports that were found to whoever wants them."""
+    while len(_found) > kept:
+        _found.popleft().close()
+
+
+atexit.register(let_go, 0)
+
+
+def _found_port() -> int:
+    probe = socket.socket()
+    _found.append(probe)
     # Not the lowest that is free: processes that look at the same moment would all find it.
-    for port in random.SystemRandom().sample(range(_FIRST, _END), _END - _FIRST):
+    start = random.SystemRandom().randrange(_FIRST, _END)
+    for port in chain(range(start, _END), range(_FIRST, start)):
         with suppress(OSError):
             probe.bind((HOST, port))
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             return port
     raise PortInUseError(f"no port of {HOST} from {_FIRST} to {_END - 1} is free: end some servers")
 
