@@ -22,6 +22,6 @@ def test_page_lists_each_extra() -> None:
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_what_a_page_says_to_install_exists(path: Path) -> None:
-    """Of this package."""
-    named = re.findall(r"consumer-sdk\[([\w,-]+)\]", path.read_text("utf-8"))
+    """Of this package, by its name or by the path of a clone."""
+    named = re.findall(r"(?:consumer[-_]sdk|'\.)\[([\w,-]+)\]", path.read_text("utf-8"))
     assert {extra for extras in named for extra in extras.split(",")} <= EXTRAS
