@@ -44,8 +44,8 @@ from consumer_sdk.runtime.dispatch.pull_queue import Batches, PullQueue
 from consumer_sdk.runtime.dispatch.workers import BatchWorkers, Workers
 from consumer_sdk.runtime.engine import STALLED, Engine
 from consumer_sdk.runtime.hooks import Hooks
+from consumer_sdk.runtime.observer import explain, looking, snapshot
 from consumer_sdk.runtime.observing.health import Health, State
-from consumer_sdk.runtime.observing.observer import explain, looking, snapshot
 from consumer_sdk.runtime.observing.snapshots import Snapshot
 from consumer_sdk.runtime.observing.stats import ConsumerStats
 from consumer_sdk.runtime.options import (

@@ -30,16 +30,15 @@ from consumer_sdk.runtime.dispatch.decoding import body_reader
 from consumer_sdk.runtime.dispatch.handlers import is_cancelled
 from consumer_sdk.runtime.dispatch.lanes import Lanes, Ordering
 from consumer_sdk.runtime.dispatch.loop_watch import LoopWatch
-from consumer_sdk.runtime.dispatch.queue import MessageQueue
 from consumer_sdk.runtime.dispatch.workers import Workers
 from consumer_sdk.runtime.fetch_loop import DEFAULT_IN_FLIGHT, FetchLoop
 from consumer_sdk.runtime.flusher import Flusher
+from consumer_sdk.runtime.health_watch import HealthWatch, LagWatch
 from consumer_sdk.runtime.hooks import NO_HOOKS, SafeHooks
+from consumer_sdk.runtime.observer import look, stalled
 from consumer_sdk.runtime.observing.consumer_log import ConsumerLog, error_text
 from consumer_sdk.runtime.observing.events import EventKind, Events
 from consumer_sdk.runtime.observing.health import Health, HealthInputs, State, assess
-from consumer_sdk.runtime.observing.health_watch import HealthWatch, LagWatch
-from consumer_sdk.runtime.observing.observer import look, stalled
 from consumer_sdk.runtime.observing.stats import ConsumerStats, PartitionTotals
 from consumer_sdk.runtime.observing.timing import Timing
 from consumer_sdk.runtime.options import Options
@@ -48,6 +47,7 @@ from consumer_sdk.runtime.partitions.dead_lettering import DeadLetterSender
 from consumer_sdk.runtime.partitions.gap_budget import HoleBudget
 from consumer_sdk.runtime.partitions.held_partition import HeldPartition, PartitionCallbacks
 from consumer_sdk.runtime.partitions.partition_state import ConsumerContext, MessageIndex
+from consumer_sdk.runtime.partitions.queue import MessageQueue
 from consumer_sdk.runtime.partitions.timers import Timers
 from consumer_sdk.runtime.partitions.trees import TreeHolder
 from consumer_sdk.trackers import Receipts

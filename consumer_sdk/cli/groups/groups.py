@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from consumer_sdk.abc import CheckpointStore
 from consumer_sdk.adapters.urls import open_for_tools, share_group_of
 from consumer_sdk.cli.groups.checkpoints import opened_store
-from consumer_sdk.cli.letters.moves import Bounds
+from consumer_sdk.cli.groups.moves import Bounds
 from consumer_sdk.errors import (
     CheckpointFormatError,
     CheckpointMismatchError,

@@ -13,7 +13,7 @@ from typing import Any
 
 from consumer_sdk.adapters.urls import share_group_of
 from consumer_sdk.cli.groups.groups import Group, of_partitions, opened_group, opened_reader
-from consumer_sdk.cli.letters.moves import Bounds, Span, open_below, settled_from
+from consumer_sdk.cli.groups.moves import Bounds, Span, open_below, settled_from
 from consumer_sdk.cli.terminal import Rows
 from consumer_sdk.errors import ConfigurationError, ConsumerSdkError
 from consumer_sdk.range_reads import PartitionRange

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from consumer_sdk.cli.groups.groups import Group, of_partitions, opened_group
-from consumer_sdk.cli.letters.moves import (
+from consumer_sdk.cli.groups.moves import (
     Bounds,
     Move,
     Span,

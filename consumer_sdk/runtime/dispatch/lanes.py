@@ -14,8 +14,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import islice, repeat
 
 from consumer_sdk.records import Batch, Message, Position
-from consumer_sdk.runtime.dispatch.queue import MessageQueue
 from consumer_sdk.runtime.partitions.held_partition import NACKED, SETTLED, HeldPartition
+from consumer_sdk.runtime.partitions.queue import MessageQueue
 
 __all__ = ["Lane", "LaneBatch", "Lanes", "Ordering"]
 

@@ -21,9 +21,9 @@ from typing import Self, TypeAlias, TypeVar
 
 from consumer_sdk.records import Batch, Message, Position
 from consumer_sdk.runtime.dispatch.loop_watch import LoopWatch, Step
-from consumer_sdk.runtime.dispatch.queue import MessageQueue
 from consumer_sdk.runtime.dispatch.workers import TURN
 from consumer_sdk.runtime.partitions.held_partition import HeldPartition
+from consumer_sdk.runtime.partitions.queue import MessageQueue
 
 __all__ = ["Batches", "PullQueue"]
 

@@ -24,8 +24,8 @@ from consumer_sdk.trackers.outputs import OutputBook
 
 if TYPE_CHECKING:
     from consumer_sdk.runtime.dispatch.lanes import Lane
-    from consumer_sdk.runtime.dispatch.queue import MessageQueue
     from consumer_sdk.runtime.partitions.held_partition import HeldPartition
+    from consumer_sdk.runtime.partitions.queue import MessageQueue
 
 __all__ = ["ConsumerContext", "Load", "MessageIndex", "PartitionState", "Pauses", "SettledOutputs"]
 

@@ -1,1 +1,1 @@
-"""Commits of a group: what they carry, who may make them, and what is read back."""
+"""What a commit of a group says: its request, the checkpoint in its metadata, and how large that may be."""

@@ -1,3 +1,3 @@
-"""The partitions of one consumer: assigned, fetched, revoked."""
+"""The partitions of one consumer: assigned, fetched, committed, revoked."""
 
 from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?

@@ -12,8 +12,8 @@ from consumer_sdk.adapters.assignment_book import AssignmentBook
 from consumer_sdk.adapters.grant_rounds import GrantRounds
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.topics import Topic
-from consumer_sdk.adapters.kafka.commits.committing import Committer
 from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
+from consumer_sdk.adapters.kafka.consumer.committing import Committer
 from consumer_sdk.adapters.kafka.consumer.fetching import FetchBuffer
 from consumer_sdk.adapters.kafka.consumer.granting import Failures, Granting, Revoking
 from consumer_sdk.adapters.kafka.consumer.grants import Grant

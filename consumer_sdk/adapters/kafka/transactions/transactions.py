@@ -35,7 +35,9 @@ from consumer_sdk.adapters.kafka.adapter import KafkaAdapter
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.faults import COORDINATOR_MOVED, translate
 from consumer_sdk.adapters.kafka.client.lookups import Coordinator
-from consumer_sdk.adapters.kafka.commits.committing import (
+from consumer_sdk.adapters.kafka.commits.metadata import offset_of, write_metadata
+from consumer_sdk.adapters.kafka.commits.structs import OffsetEntry, TxnOffsetCommit, codes_in
+from consumer_sdk.adapters.kafka.consumer.committing import (
     BATCH_TOO_LARGE,
     FEWEST_BYTES,
     MOST_BYTES,
@@ -44,8 +46,6 @@ from consumer_sdk.adapters.kafka.commits.committing import (
     Draft,
     in_batches,
 )
-from consumer_sdk.adapters.kafka.commits.metadata import offset_of, write_metadata
-from consumer_sdk.adapters.kafka.commits.structs import OffsetEntry, TxnOffsetCommit, codes_in
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.adapters.kafka.consumer.session import Session
 from consumer_sdk.adapters.kafka.options import KafkaOptions

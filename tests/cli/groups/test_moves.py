@@ -8,7 +8,7 @@ import pytest
 
 from consumer_sdk.checkpoints.positions import LAST_BATCH_INDEX as ALL
 from consumer_sdk.checkpoints.positions import decode_offset
-from consumer_sdk.cli.letters.moves import (
+from consumer_sdk.cli.groups.moves import (
     Bounds,
     between,
     open_below,

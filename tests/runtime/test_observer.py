@@ -285,7 +285,7 @@ def test_many_busy_partitions_have_right_counts_though_not_all_are_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What pins the others is looked at next time."""
-    monkeypatch.setattr("consumer_sdk.runtime.observing.observer.CLOSELY", 1)
+    monkeypatch.setattr("consumer_sdk.runtime.observer.CLOSELY", 1)
 
     async def test(b: Bench) -> None:
         b.append(*map(str, range(8)))
@@ -305,7 +305,7 @@ def test_snapshot_in_turns_lets_the_loop_turn_and_bears_what_comes_and_goes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It says of each partition what a snapshot would; one that has gone meanwhile is not in it."""
-    monkeypatch.setattr("consumer_sdk.runtime.observing.observer.TOGETHER", 2)
+    monkeypatch.setattr("consumer_sdk.runtime.observer.TOGETHER", 2)
 
     async def test(b: Bench) -> None:
         b.append(*map(str, range(8)))

@@ -15,11 +15,11 @@ from aiokafka.errors import IncompatibleBrokerVersion, RequestTimedOutError
 
 from consumer_sdk.adapters.assignment_book import AssignmentBook
 from consumer_sdk.adapters.kafka.client.topics import Topic
-from consumer_sdk.adapters.kafka.commits import committing
-from consumer_sdk.adapters.kafka.commits.committing import Committer
 from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
 from consumer_sdk.adapters.kafka.commits.metadata import HEAD_SIZE, read_metadata
 from consumer_sdk.adapters.kafka.commits.structs import OffsetCommitById
+from consumer_sdk.adapters.kafka.consumer import committing
+from consumer_sdk.adapters.kafka.consumer.committing import Committer
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.adapters.kafka.groups.coordinator import Stamp
 from consumer_sdk.adapters.kafka.options import KafkaOptions
