@@ -18,8 +18,9 @@ from consumer_sdk.errors import SchemaRegistryError, UnknownSchemaError
 from consumer_sdk.options import OptionType
 from consumer_sdk.records import Batch, Message
 from consumer_sdk.runtime.dispatch.handlers import AsyncDecodeError, Handler, is_cancelled
-from consumer_sdk.runtime.dispatch.lanes import Lane, LaneBatch
+from consumer_sdk.runtime.dispatch.lanes import LaneBatch
 from consumer_sdk.runtime.partitions.held_partition import NACKED
+from consumer_sdk.runtime.partitions.queue import Lane
 from consumer_sdk.trackers import Reject, Retry
 
 __all__ = ["DECODE", "Decode", "PreparedDecode", "body_reader", "prepared_handler"]

@@ -15,9 +15,9 @@ from itertools import islice, repeat
 
 from consumer_sdk.records import Batch, Message, Position
 from consumer_sdk.runtime.partitions.held_partition import NACKED, SETTLED, HeldPartition
-from consumer_sdk.runtime.partitions.queue import MessageQueue
+from consumer_sdk.runtime.partitions.queue import NOTHING, Lane, MessageQueue
 
-__all__ = ["Lane", "LaneBatch", "Lanes", "Ordering"]
+__all__ = ["LaneBatch", "Lanes", "Ordering"]
 
 
 class Ordering(enum.Enum):
@@ -32,52 +32,6 @@ class Ordering(enum.Enum):
     """
     PARTITION = "partition"
     """Those of the same partition."""
-
-
-NOTHING: frozenset[Position] = frozenset()
-LONG = 8
-"""Records in a lane above which its queue is a deque: most lanes have one or two, and an empty deque takes
-600 bytes, ten times a list."""
-
-
-class Lane:
-    """Records to be processed one after another.
-
-    Attributes:
-        holding: the assignment that they belong to.
-        key: what the lane is found by; None for a lane of a single record, and once purged.
-        queue: the records, head first; those being processed stay in it until they are done.
-        running: how many of them are being processed.
-        awaited: positions of those that were nacked and are not due yet; the lane waits for them.
-        is_parked: its head is a restored retry that is not due yet; the lane waits for it.
-        blocked: how many records were counted as waiting behind a retry; a held one is a retry.
-    """
-
-    __slots__ = ("awaited", "blocked", "holding", "is_parked", "key", "queue", "running")
-
-    def __init__(self, holding: HeldPartition, key: Hashable | None, message: Message) -> None:
-        self.holding = holding
-        self.key = key
-        self.queue: list[Message] | deque[Message] = [message]
-        self.running = 0
-        self.awaited: frozenset[Position] = NOTHING
-        self.is_parked = False
-        self.blocked = 0
-
-    def append(self, message: Message) -> None:
-        """Queues a record behind the others."""
-        self.queue.append(message)
-        if len(self.queue) == LONG:
-            self.queue = deque(self.queue)
-
-    def give_back(self, kept: int) -> None:
-        """Of what was taken nobody is handed more than the first: the rest waits again.
-
-        At once, and not when those are done: the retry of one of them takes its place ahead of the rest.
-        """
-        if self.key is None:  # purged meanwhile: nobody will take the rest
-            self.holding.discard_queued(list(islice(self.queue, kept, self.running)))
-        self.running = kept
 
 
 class LaneBatch(Batch):

@@ -28,11 +28,12 @@ from consumer_sdk.runtime.dispatch.handlers import (
     check_result,
     is_cancelled,
 )
-from consumer_sdk.runtime.dispatch.lanes import Lane, LaneBatch, Lanes, Ordering
+from consumer_sdk.runtime.dispatch.lanes import LaneBatch, Lanes, Ordering
 from consumer_sdk.runtime.dispatch.loop_watch import LoopWatch, timed
 from consumer_sdk.runtime.observing.consumer_log import error_type
 from consumer_sdk.runtime.observing.timing import QUICK, Histogram, Timing
 from consumer_sdk.runtime.partitions.held_partition import NACKED, SETTLED
+from consumer_sdk.runtime.partitions.queue import Lane
 from consumer_sdk.trackers import Reject, Retry
 
 __all__ = ["BatchWorkers", "Workers", "current_message"]

@@ -23,9 +23,8 @@ from consumer_sdk.runtime.observing.timing import Histogram
 from consumer_sdk.trackers.outputs import OutputBook
 
 if TYPE_CHECKING:
-    from consumer_sdk.runtime.dispatch.lanes import Lane
     from consumer_sdk.runtime.partitions.held_partition import HeldPartition
-    from consumer_sdk.runtime.partitions.queue import MessageQueue
+    from consumer_sdk.runtime.partitions.queue import Lane, MessageQueue
 
 __all__ = ["ConsumerContext", "Load", "MessageIndex", "PartitionState", "Pauses", "SettledOutputs"]
 

@@ -1,9 +1,14 @@
-"""`MessageQueue`: where the records of a consumer wait between the fetch and user code."""
+"""`MessageQueue`: where the records of a consumer wait between the fetch and user code.
+
+The rules of each queue are in `runtime.dispatch`; what a partition keeps of one, its lanes, is here.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from consumer_sdk.records import Message, Position
@@ -11,7 +16,12 @@ from consumer_sdk.records import Message, Position
 if TYPE_CHECKING:
     from consumer_sdk.runtime.partitions.held_partition import HeldPartition
 
-__all__ = ["MessageQueue"]
+__all__ = ["NOTHING", "Lane", "MessageQueue"]
+
+NOTHING: frozenset[Position] = frozenset()
+LONG = 8
+"""Records in a lane above which its queue is a deque: most lanes have one or two, and an empty deque takes
+600 bytes, ten times a list."""
 
 
 class MessageQueue(ABC):
@@ -89,3 +99,43 @@ class MessageQueue(ABC):
     @abstractmethod
     def key_of(self, holding: HeldPartition, position: Position) -> bytes | None:
         """The key of a record whose retry others wait for, where that is known."""
+
+
+class Lane:
+    """Records to be processed one after another.
+
+    Attributes:
+        holding: the assignment that they belong to.
+        key: what the lane is found by; None for a lane of a single record, and once purged.
+        queue: the records, head first; those being processed stay in it until they are done.
+        running: how many of them are being processed.
+        awaited: positions of those that were nacked and are not due yet; the lane waits for them.
+        is_parked: its head is a restored retry that is not due yet; the lane waits for it.
+        blocked: how many records were counted as waiting behind a retry; a held one is a retry.
+    """
+
+    __slots__ = ("awaited", "blocked", "holding", "is_parked", "key", "queue", "running")
+
+    def __init__(self, holding: HeldPartition, key: Hashable | None, message: Message) -> None:
+        self.holding = holding
+        self.key = key
+        self.queue: list[Message] | deque[Message] = [message]
+        self.running = 0
+        self.awaited: frozenset[Position] = NOTHING
+        self.is_parked = False
+        self.blocked = 0
+
+    def append(self, message: Message) -> None:
+        """Queues a record behind the others."""
+        self.queue.append(message)
+        if len(self.queue) == LONG:
+            self.queue = deque(self.queue)
+
+    def give_back(self, kept: int) -> None:
+        """Of what was taken nobody is handed more than the first: the rest waits again.
+
+        At once, and not when those are done: the retry of one of them takes its place ahead of the rest.
+        """
+        if self.key is None:  # purged meanwhile: nobody will take the rest
+            self.holding.discard_queued(list(islice(self.queue, kept, self.running)))
+        self.running = kept
