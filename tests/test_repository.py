@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from itertools import chain
 from pathlib import Path
 
@@ -140,6 +141,45 @@ def test_parts_of_a_row_do_not_need_each_other() -> None:
     """Of two parts in a row one uses the other at most."""
     uses = {(part_of(path), other) for path in modules() for other in imported_parts(path)}
     assert not {(one, other) for one, other in uses if one < other and (other, one) in uses}
+
+
+def rooms_in(room: Path) -> list[Path]:
+    """Return the rooms inside a room."""
+    return sorted(inner.parent for inner in room.glob("*/__init__.py"))
+
+
+def uses_in(room: Path) -> dict[str, set[str]]:
+    """Return for each room inside a room, by its name, which of the others it imports."""
+    names = {inner.name for inner in rooms_in(room)}
+    depth, start = len(room.relative_to(ROOT).parts), ".".join(room.relative_to(ROOT).parts) + "."
+    return {
+        inner.name: {
+            name.split(".")[depth]
+            for path in inner.rglob("*.py")
+            for name in imports(path)
+            if name.startswith(start)
+        }
+        & names - {inner.name}
+        for inner in rooms_in(room)
+    }
+
+
+@pytest.mark.parametrize(
+    "room",
+    [room for path in modules() if rooms_in(room := path.parent) and path.name == "__init__.py"][
+        1:
+    ],
+    ids=lambda room: str(room.relative_to(PACKAGE)),
+)
+def test_rooms_inside_a_room_import_one_way(room: Path) -> None:
+    """The rooms inside a room have an order: none needs itself through others."""
+    uses = uses_in(room)
+    if room == PACKAGE / "spark_bridge" / "pull":
+        uses["options"].discard("planning")  # the options of a read are made of the planning's own
+    try:
+        TopologicalSorter(uses).prepare()
+    except CycleError as error:
+        pytest.fail(f"a cycle: {' <- '.join(error.args[1])}")
 
 
 def test_tests_lie_in_the_room_of_what_they_test() -> None:
