@@ -1,4 +1,4 @@
-"""docs/kafka.md: one program writes an invoice for each order, also if it is killed; another one works off a queue."""
+"""docs/transactions.md: an invoice is written for each order, also after a kill. docs/share-groups.md: jobs are done once."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.docs.pages import Page
 
 pytestmark = pytest.mark.kafka
 
-PAGE = Page("kafka")
+TRANSACTIONS = Page("transactions")
+SHARE_GROUPS = Page("share-groups")
 ORDERS = 20
 
 
 async def test_each_order_has_one_invoice_after_a_kill(kafka_server: KafkaServer) -> None:
     """invoices.py is killed when it has written some, and started again."""
     servers = kafka_server.bootstrap_servers
-    assert "kafka/invoices.py" in PAGE.included()
     async with KafkaHarness(servers) as kafka:
         for topic in ("orders", "invoices"):
             await kafka.create_topic(topic)
@@ -29,7 +29,7 @@ async def test_each_order_has_one_invoice_after_a_kill(kafka_server: KafkaServer
             for number in orders:
                 order = json.dumps({"order": number, "amount": 10}).encode()
                 await kafka.producer.send_and_wait("orders", order, key=b"%d" % number)
-            with PAGE.running("python invoices.py billing-1", KAFKA=servers) as invoices:
+            with TRANSACTIONS.running("python invoices.py billing-1", KAFKA=servers) as invoices:
                 while len(found := await outputs_of(servers, "invoices")) < orders.stop:
                     await asyncio.sleep(0.1)
                 invoices.kill()
@@ -46,10 +46,10 @@ async def test_jobs_of_a_share_group_are_done_once(kafka_server: KafkaServer) ->
         await kafka.create_topic("images")
         for name in ("remote/1.png", "notes.txt", *(f"{n}.png" for n in range(ORDERS))):
             await kafka.producer.send_and_wait("images", name.encode())
-        with PAGE.running("python resize.py", KAFKA=servers) as worker:
+        with SHARE_GROUPS.running("python resize.py", KAFKA=servers) as worker:
             shown = "\n" * (ORDERS + 1) + "^C\n"
             lines = await asyncio.to_thread(worker.until_interrupted, shown)
-        with PAGE.running("python resize.py", KAFKA=servers) as worker:
+        with SHARE_GROUPS.running("python resize.py", KAFKA=servers) as worker:
             await kafka.producer.send_and_wait("images", b"last.png")
             last = await asyncio.to_thread(worker.lines, 1)
     assert sorted(lines.splitlines()) == sorted(
