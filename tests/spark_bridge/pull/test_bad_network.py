@@ -6,10 +6,12 @@ import asyncio
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from consumer_sdk import spark_bridge
 from tests.integration.faults.fault_proxy import Fault, FaultProxy, kafka_addresses
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-pytestmark = [*ON_SPARK, pytest.mark.kafka, pytest.mark.campaign]
+pytestmark = [*ON_SPARK, pytest.mark.kafka, pytest.mark.campaign(minutes=15)]
 
 SECONDS = 600.0
 RATE = 200
@@ -81,32 +83,47 @@ def test_each_record_is_in_the_sink_once(
     spark: SparkSession, kafka_server: Kafka, tmp_path: Path
 ) -> None:
     """A query that fails over it is started again, as an operator would."""
-    failures = 0
     with BadNetwork(kafka_server, tmp_path) as network:
+        runs = Runs(lambda: start(spark, network, tmp_path))
         began = time.monotonic()
-        query = start(spark, network, tmp_path)
         while time.monotonic() - began < SECONDS or not network.is_over:
-            query.awaitTermination(5)
-            if not query.isActive:
-                failures += 1
-                query = start(spark, network, tmp_path)
+            runs.go_on()
         produced = network.world.ledger.produced
         deadline = time.monotonic() + PATIENCE
-        while len(stored(spark, tmp_path)) < len(produced):
-            assert time.monotonic() < deadline, f"{len(produced)} were produced"
-            query.awaitTermination(5)
-            if not query.isActive:
-                failures += 1
-                query = start(spark, network, tmp_path)
-        query.stop()
+        while len(counts := stored(spark, tmp_path)) < len(produced):
+            assert time.monotonic() < deadline, f"{len(produced) - len(counts)} are missing"
+            runs.go_on()
+        runs.query.stop()
         counts = stored(spark, tmp_path)
         print(  # noqa: T201 - what a campaign was run for
             f"Spark: {dict(network.proxy.spells)}, {network.proxy.damaged} frames damaged, "
             f"{len(produced)} records, {len(produced - counts.keys())} lost, "
-            f"{counts.total() - len(counts)} twice, {failures} queries failed"
+            f"{counts.total() - len(counts)} twice, {len(runs.failures)} queries failed: {runs.failures}"
         )
         assert counts.keys() == produced
         assert counts.total() == len(counts)
+
+
+class Runs:
+    """A query that is started again whenever it has failed.
+
+    Attributes:
+        query: the run of now.
+        failures: why those before it ended.
+    """
+
+    def __init__(self, begin: Callable[[], StreamingQuery]) -> None:
+        self._begin = begin
+        self.query = begin()
+        self.failures: list[str] = []
+
+    def go_on(self) -> None:
+        """Lets it run for some seconds."""
+        try:
+            self.query.awaitTermination(5)
+        except StreamingQueryException as error:
+            self.failures.append(str(error)[:500])
+            self.query = self._begin()
 
 
 def start(spark: SparkSession, network: BadNetwork, folder: Path) -> StreamingQuery:
