@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer_sdk.abc import StoreItem
-from consumer_sdk.errors import (
-    CheckpointFormatError,
-)
+from consumer_sdk.errors import CheckpointFormatError, CheckpointMismatchError
 from consumer_sdk.records import Assignment, Checkpoint, Comparison, OutcomeKind
 from consumer_sdk.stores import (
     Entry,
@@ -21,6 +19,7 @@ from consumer_sdk.stores import (
     MemoryStore,
     import_checkpoints,
 )
+from consumer_sdk.stores.exchange.verdicts import Judge, broker_of
 from tests.stores.exchange_world import (
     AT_41,
     AT_99,
@@ -197,6 +196,68 @@ async def test_other_pinned_start_is_refused_and_never_replaced() -> None:
     assert await store.list(GROUP) == []
     assert await import_checkpoints(store, found, force=True) == Imported(written=1, kept=1)
     assert await store.pins(GROUP) == {"orders": "time:9"}
+
+
+def test_refusals_are_all_counted_and_ten_are_quoted() -> None:
+    """An operator who moves a thousand partitions reads a line, and knows how many there are."""
+    judge = Judge({"kafka": int}, force=False)
+    for number in range(10):
+        assert not judge.refuse(entry(AT_41), f"reason {number}")
+    with pytest.raises(ImportRefusedError, match=r"it stays: .*reason 9\. What is refused"):
+        judge.raise_refusals("it stays")
+    for number in range(10, 12):
+        assert not judge.refuse(entry(AT_41), f"reason {number}")
+    with pytest.raises(ImportRefusedError, match=r"reason 9; and 2 more\. "):
+        judge.raise_refusals("it stays")
+
+
+@pytest.mark.parametrize("case", [name for name, row in TABLE.items() if row[2] is not None])
+def test_refused_entry_is_not_written(case: str) -> None:
+    """Whatever else becomes of the import."""
+    mine, theirs, _ = TABLE[case]
+    judge = Judge({"kafka": int}, force=False)
+    assert not judge.is_written(entry(mine), entry(theirs).text)
+
+
+def test_start_at_the_end_of_what_is_settled_skips_nothing() -> None:
+    """The store wants 8 first; an export that has settled 8, and no more, says so."""
+    judge = Judge({"kafka": int}, force=False)
+    pinned = Checkpoint(None, 8)
+    assert judge.is_written(entry(Checkpoint(8, 9)), entry(pinned).text)
+    judge.raise_refusals("nothing is refused")
+    assert not judge.is_written(entry(Checkpoint(7, 9)), entry(pinned).text)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("text", "not a checkpoint: 'text'"),
+        ("{}", "not a checkpoint: '{}'"),
+        ("[1]", "not a checkpoint"),
+        ('{"broker": 7}', "not a checkpoint: its broker is 7"),
+    ],
+)
+def test_text_without_a_broker_is_no_checkpoint(text: str, message: str) -> None:
+    """Before anything is compared with it."""
+    with pytest.raises(CheckpointFormatError, match=message):
+        broker_of(text)
+
+
+def test_checked_entry_names_itself_in_its_error() -> None:
+    """The file has many lines."""
+    judge = Judge({"kafka": int}, force=False)
+    judge.check(entry(AT_41))
+    with pytest.raises(CheckpointFormatError, match=r"^here.*: not a checkpoint"):
+        judge.check(replace_text(entry(AT_41), "text"))
+    with pytest.raises(CheckpointMismatchError, match=r"^here"):
+        judge.check(entry(AT_41)._replace(id="9"))
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_entry_of_an_ended_partition_is_known(ended: bool) -> None:  # noqa: FBT001 - a parameter
+    """Its lease is ended with it."""
+    judge = Judge({"kafka": int}, force=False)
+    assert judge.is_ended(entry(replace(AT_41, ended=ended))) is ended
 
 
 async def test_broker_of_ones_own_needs_its_reader() -> None:
