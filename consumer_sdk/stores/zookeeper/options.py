@@ -32,17 +32,17 @@ OPTIONS = TlsOptions(
 class Explain:
     """Asks the servers why there is no connection.
 
-    Args:
+    Attributes:
         tls: None if it is asked without.
     """
 
     def __init__(self, tls: ssl.SSLContext | None) -> None:
-        self._tls = tls
+        self.tls = tls
 
     async def __call__(self, hosts: Sequence[tuple[str, int]]) -> str | None:
         """What is wrong with TLS at the first server that tells; None if none does."""
         for host, port in hosts:
-            found = await find_trouble(host, port, QUESTION, self._tls, OPTIONS)
+            found = await find_trouble(host, port, QUESTION, self.tls, OPTIONS)
             if found is not None:
                 return found
         return None
