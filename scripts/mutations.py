@@ -174,13 +174,17 @@ def children(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None]]:
             continue
         below = enumerate(value) if isinstance(value, list) else [(None, value)]
         for at, child in below:
-            if isinstance(child, ast.AST) and not is_name_list(child):
+            if isinstance(child, ast.AST) and not is_left_out(child, node):
                 yield child, name, at
 
 
-def is_name_list(node: ast.AST) -> bool:
-    """Names for tools."""
-    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in NAME_LISTS
+def is_left_out(node: ast.AST, above: ast.AST) -> bool:
+    """Names for tools, how much of a value a message shows, and `zip`'s check of this code."""
+    if isinstance(node, ast.Assign):
+        return ast.unparse(node.targets[0]) in NAME_LISTS
+    if isinstance(node, ast.Subscript):
+        return isinstance(above, ast.FormattedValue) and isinstance(node.slice, ast.Slice)
+    return isinstance(node, ast.keyword) and node.arg == "strict"
 
 
 def put(node: ast.AST, name: str, at: int | None, child: ast.AST) -> None:
