@@ -17,7 +17,7 @@ import inspect
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
@@ -42,6 +42,7 @@ __all__ = [
     "URL",
     "WHOLE_NUMBER",
     "OptionType",
+    "check_client_names",
     "check_fields",
     "check_options",
     "choice",
@@ -331,6 +332,32 @@ def check_options(
     """
     for name, kind in kinds.items():
         kind.check(name, given[name], owner)
+
+
+def check_client_names(
+    given: Iterable[str],
+    known: Collection[str],
+    ours: Mapping[str, str],
+    *,
+    own: Iterable[str] = (),
+    hint: str = "",
+) -> None:
+    """Sees that every option is one of a client's, and none that the SDK sets itself.
+
+    Args:
+        known: the client's options.
+        ours: those that the SDK sets → what to do instead.
+        own: the SDK's options beside them, one of which may have been meant.
+        hint: what to write, for an unknown one that is like no other.
+
+    Raises:
+        ConfigurationError: it is not; names the one that was probably meant.
+    """
+    for name in given:
+        if name in ours:
+            raise ConfigurationError(f"{name}= is not for you to set here: {ours[name]}")
+        if name not in known:
+            raise unknown_option(name, {*known, *own} - ours.keys(), hint)
 
 
 def make_options(kind: Callable[..., T], options: Mapping[str, Any]) -> T:

@@ -73,8 +73,6 @@ OURS = {
     "transactional_id": "dead letters are written without a transaction",
     "key_serializer": "dead letters are bytes",
     "value_serializer": "dead letters are bytes",
-    "api_version": "the client asks the broker",
-    "loop": "the running event loop is used",
 }
 """Client options that are set here → why."""
 

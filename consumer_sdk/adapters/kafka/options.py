@@ -39,6 +39,7 @@ __all__ = [
     "InitialPosition",
     "IsolationLevel",
     "KafkaOptions",
+    "ReaderOptions",
     "parse_url",
 ]
 
@@ -55,8 +56,6 @@ OURS = {
     "max_poll_interval_ms": "a slow handler never costs the membership",
     "max_poll_records": "use fetch_records= of the Consumer",
     "consumer_timeout_ms": "a fetch waits for fetch_wait= of the Consumer",
-    "api_version": "the client asks the broker",
-    "loop": "the running event loop is used",
 }
 """Client options that the adapter sets itself → what to do instead."""
 
@@ -114,21 +113,28 @@ REJOIN = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaOptions:
-    """What a Kafka adapter is configured with; `KafkaAdapter`'s docstring says what each does."""
+class ReaderOptions:
+    """What the adapter and the range reader have both: what is read, where, and how."""
 
-    topics: tuple[str, ...]
+    topics: Sequence[str]
     servers: Sequence[str]
     group: str | None = option(optional(NAME))
     pattern: str | None = option(optional(TEXT))
-    protocol: GroupProtocol = option(choice(*get_args(GroupProtocol)))
     isolation_level: IsolationLevel = option(choice(*get_args(IsolationLevel)))
-    session_timeout: float | None = option(optional(SECONDS))
-    rebalance_timeout: float = option(SECONDS)
-    heartbeat_interval: float | None = option(optional(SECONDS))
     connect_timeout: float = option(SECONDS)
     client_id: str = option(NAME)
     max_batch_bytes: int = option(COUNT)
+    client_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaOptions(ReaderOptions):
+    """What a Kafka adapter is configured with; `KafkaAdapter`'s docstring says what each does."""
+
+    protocol: GroupProtocol = option(choice(*get_args(GroupProtocol)))
+    session_timeout: float | None = option(optional(SECONDS))
+    rebalance_timeout: float = option(SECONDS)
+    heartbeat_interval: float | None = option(optional(SECONDS))
     share_group: str | None = option(optional(NAME), default=None)
     acquire_mode: AcquireModeName = option(
         choice(*get_args(AcquireModeName)), default="batch_optimized"
@@ -137,7 +143,6 @@ class KafkaOptions:
         choice(*get_args(InitialPosition)), default="earliest"
     )
     longest_hold: float = option(endless(SECONDS_OR_0), default=LONGEST_HOLD)
-    client_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import Any
 from kazoo.client import KazooClient
 
 from consumer_sdk.errors import ConfigurationError, MissingExtraError
-from consumer_sdk.options import COUNT, FLAG, NAME, SECONDS, TEXT, unknown_option
+from consumer_sdk.options import COUNT, FLAG, NAME, SECONDS, TEXT, check_client_names, kinds_like
 from consumer_sdk.tls_trouble import TlsOptions, find_trouble
 
 __all__ = ["LARGEST", "OWN", "ClientMaker", "Explain", "client_maker", "explainer", "kazoo_options"]
@@ -128,8 +127,7 @@ OURS = {
 }
 """Options of kazoo's that the store sets itself → what to do instead."""
 
-KAZOOS = set(inspect.signature(KazooClient.__init__).parameters)
-KNOWN = KAZOOS - {"self", "hosts", "kwargs", *OURS} | {"verify_hostname"}
+KNOWN = kinds_like(KazooClient.__init__).keys() - {"hosts"} | {"verify_hostname"}
 
 
 class ClientMaker:
@@ -154,10 +152,7 @@ def client_maker(hosts: str, session_timeout: float, options: Mapping[str, Any])
         ConfigurationError: an option that cannot work.
         MissingExtraError: what SASL needs is not installed.
     """
-    for name in OURS.keys() & options.keys():
-        raise ConfigurationError(f"{name}= is not for you to set here: {OURS[name]}")
-    for name in options.keys() - KNOWN:
-        raise unknown_option(name, (OWN.keys() - {"hosts"}) | KNOWN)
+    check_client_names(options, KNOWN, OURS, own=OWN.keys() - {"hosts"})
     if options.get("sasl_options") and find_spec("puresasl") is None:
         raise MissingExtraError("puresasl", "zookeeper-sasl")
     make = ClientMaker(

@@ -23,13 +23,13 @@ from consumer_sdk.options import (
     SECRET,
     TEXT,
     OptionType,
+    check_client_names,
     check_options,
     choice,
     instance,
     kinds_like,
     names_of,
     optional,
-    unknown_option,
 )
 
 __all__ = [
@@ -40,6 +40,12 @@ __all__ = [
     "read_topics",
     "read_url",
 ]
+
+OURS = {
+    "api_version": "the client asks the broker",
+    "loop": "the running event loop is used",
+}
+"""Options of all clients that the SDK sets itself → what to do instead."""
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER")
 PORTS = " with a port of 1 to 65535"
@@ -153,19 +159,15 @@ def check_client_options(
     Args:
         options: what was given beyond the owner's own options.
         client: whose options they have to be.
-        ours: client options that the SDK sets itself → what to do instead.
+        ours: client options that the owner sets itself → what to do instead; beside `OURS`.
         own: the owner's own options, one of which may have been meant.
 
     Raises:
         ConfigurationError: it is not; names the one that was probably meant.
     """
     kinds = client_kinds(client)
-    for name in options:
-        if name in ours:
-            raise ConfigurationError(f"{name}= is not for you to set here: {ours[name]}")
-        if name not in kinds:
-            meant = {*kinds, "bootstrap_servers", *own} - ours.keys()
-            raise unknown_option(name, meant, "it is none of aiokafka's either")
+    own, hint = ["bootstrap_servers", *own], "it is none of aiokafka's either"
+    check_client_names(options, kinds, {**ours, **OURS}, own=own, hint=hint)
     check_options(dict(options), {name: kinds[name] for name in options})
     _check_security(options)
     _check_strategy(options.get("partition_assignment_strategy", ()))

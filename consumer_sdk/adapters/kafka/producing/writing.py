@@ -53,8 +53,6 @@ OURS = {
     "value_serializer": "values are bytes",
     "partitioner": "keys choose as Java's producer has it, or a column of partitions",
     "linger_ms": "batches are made of columns, and nothing waits for more",
-    "api_version": "the client asks the broker",
-    "loop": "the running event loop is used",
 }
 """Client options that are set here → why."""
 OWN: Mapping[str, OptionType] = {"connect_timeout": SECONDS, "delivery_timeout": SECONDS}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 
@@ -19,29 +19,23 @@ from consumer_sdk.adapters.kafka.client.options import (
     read_topics,
     read_url,
 )
-from consumer_sdk.adapters.kafka.options import LEVELS, IsolationLevel, KafkaOptions
+from consumer_sdk.adapters.kafka.options import LEVELS, KafkaOptions, ReaderOptions
 from consumer_sdk.adapters.urls import shown, split_url, topics_of
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.options import (
-    COUNT,
     FLAG,
-    NAME,
     SECONDS,
     TEXT,
     OptionType,
     check_fields,
-    choice,
     kinds_of,
     option,
-    optional,
 )
 
 __all__ = ["CONSUMERS_OWN", "OURS", "RangeOptions", "parse_url"]
 
 OURS = {
     "request_timeout_ms": "use read_timeout= (seconds)",
-    "api_version": "the client asks the broker",
-    "loop": "the running event loop is used",
 }
 """Client options that the reader sets itself → what to do instead."""
 
@@ -69,24 +63,15 @@ PARTITIONS = OptionType(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RangeOptions:
+class RangeOptions(ReaderOptions):
     """What a range reader is configured with; `KafkaRanges`' docstring says what each does."""
 
-    topics: Sequence[str]
-    servers: Sequence[str]
-    pattern: str | None = option(optional(TEXT))
     partitions: Mapping[str, Collection[int]] | None = option(PARTITIONS)
-    group: str | None = option(optional(NAME))
-    isolation_level: IsolationLevel = option(choice(*LEVELS))
-    connect_timeout: float = option(SECONDS)
     read_timeout: float = option(SECONDS)
     seen_within: float = option(SECONDS)
     require_topics: bool = option(FLAG)
     whole_names: bool = option(FLAG)
     client_rack: str = option(TEXT)
-    client_id: str = option(NAME)
-    max_batch_bytes: int = option(COUNT)
-    client_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         check_fields(self)
