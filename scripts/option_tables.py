@@ -93,8 +93,9 @@ def table(called: Callable[..., Any], kinds: Mapping[str, OptionType]) -> str:
     )
     shown = _shown_text if any(each != name for each, name in spelled.items()) else _shown
     rows = [
-        f"| `{spelled.get(name, name)}` | {_cell(kind.wanted)} | {shown(defaults[name], kind)} | {_cell(helps[name])} |"
-        for name, kind in kinds.items()
+        f"| `{spelled.get(name, name)}` | {_cell(kinds[name].wanted)} | {shown(default, kinds[name])} | {_cell(helps[name])} |"
+        for name, default in defaults.items()
+        if name in kinds
     ]
     return "\n".join(["| option | takes | default | meaning |", "|---|---|---|---|", *rows, ""])
 
