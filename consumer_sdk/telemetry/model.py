@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from consumer_sdk.runtime import HistogramSnapshot, PartitionSnapshot, Snapshot
 from consumer_sdk.spark_bridge.feed.stats import FeedStats
@@ -17,8 +17,10 @@ __all__ = [
     "METRICS",
     "SEMANTIC_CONVENTIONS",
     "Measured",
+    "Peers",
     "Seen",
     "collected",
+    "grouped",
 ]
 
 SEMANTIC_CONVENTIONS = "1.44.0"
@@ -55,23 +57,42 @@ class Measured(Protocol):
         """Its numbers now."""
 
 
-def collected(metric: Metric, seen: Iterable[Seen]) -> Iterator[Reading]:
-    """The values of some consumers, queries and feeds, one after another, with all labels.
+class Peers(NamedTuple):
+    """Consumers of one group, looks at one query, or feeds of one directory: their values are added.
 
-    Each set of labels has one value, since collectors drop a second one: the values of consumers of one group
-    are added.
+    Attributes:
+        labels: those that all its values have.
+        is_plain: no two of its values have the same labels.
     """
+
+    labels: Labels
+    members: Sequence[Seen]
+    is_plain: bool
+
+
+def grouped(seen: Iterable[Seen]) -> list[Peers]:
+    """What was seen, as `collected` takes it: once for all metrics of a collection."""
     groups: dict[tuple[tuple[str, str], ...], dict[object, Seen]] = {}
     for each in seen:
-        if type(each) in metric.readers:
-            members = groups.setdefault(tuple(_shared(each).items()), {})
-            members.setdefault(_identity(each), each)
-    for shared, by_identity in groups.items():
-        found = [*by_identity.values()]
-        readings = chain.from_iterable(metric.readers[type(each)](each) for each in found)
-        is_plain = len(found) == 1 and _is_each_once(found[0])
-        for labels, value in readings if is_plain else _added(metric, readings):
-            yield Reading({**dict(shared), **labels}, value)
+        groups.setdefault(tuple(_shared(each).items()), {}).setdefault(_identity(each), each)
+    found = [(dict(shared), [*members.values()]) for shared, members in groups.items()]
+    return [
+        Peers(labels, members, len(members) == 1 and _is_each_once(members[0]))
+        for labels, members in found
+    ]
+
+
+def collected(metric: Metric, groups: Iterable[Peers]) -> Iterator[Reading]:
+    """The values of some consumers, queries and feeds, one after another, with all labels.
+
+    Each set of labels has one value, since collectors drop a second one: the values of a group are added.
+    """
+    for shared, members, is_plain in groups:
+        read = metric.readers.get(type(members[0]))
+        if read is not None:
+            readings = chain.from_iterable(map(read, members))
+            for labels, value in readings if is_plain else _added(metric, readings):
+                yield Reading({**shared, **labels}, value)
 
 
 def _shared(seen: Seen) -> Labels:

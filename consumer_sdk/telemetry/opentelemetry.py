@@ -16,6 +16,7 @@ from consumer_sdk.telemetry.model import (
     Measured,
     Seen,
     collected,
+    grouped,
 )
 from consumer_sdk.telemetry.sampling import looks_at
 
@@ -81,8 +82,8 @@ def _observer(metric: Metric, looks: Looks, split: Any = None) -> Observe:
     split = split or _value
 
     def observe(_options: CallbackOptions) -> Iterator[Observation]:
-        seen = [each for look in list(looks.values()) for each in look()]
-        for labels, value in collected(metric, seen):
+        seen = (each for look in list(looks.values()) for each in look())
+        for labels, value in collected(metric, grouped(seen)):
             attributes = {ATTRIBUTES[label]: text for label, text in labels.items() if text}
             yield from split(value, attributes)
 

@@ -10,7 +10,7 @@ from typing import Any
 from consumer_sdk.errors import MissingExtraError
 from consumer_sdk.runtime import Consumer, HistogramSnapshot, Snapshot
 from consumer_sdk.telemetry.metric import Metric, Reading
-from consumer_sdk.telemetry.model import METRICS, Measured, Seen, collected
+from consumer_sdk.telemetry.model import METRICS, Measured, Seen, collected, grouped
 from consumer_sdk.telemetry.sampling import looks_at
 
 try:
@@ -75,12 +75,13 @@ class _Collector(Collector):
 
     def collect(self) -> Iterator[Family]:
         seen = list(self._read())
+        groups = grouped(seen)
         kinds = {Snapshot, *map(type, seen)}  # a service without Spark hears nothing of it
         for metric in METRICS:
             if kinds.isdisjoint(metric.readers):
                 continue
             family = _family(metric)
-            read = partial(collected, metric, seen)
+            read = partial(collected, metric, groups)
             if isinstance(family, HistogramMetricFamily):
                 _add_histograms(family, metric, read())
             else:

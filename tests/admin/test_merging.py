@@ -22,7 +22,7 @@ from consumer_sdk.admin.merging import (
 )
 from consumer_sdk.runtime import Event, Health, HistogramSnapshot, PartitionSnapshot, Snapshot
 from consumer_sdk.telemetry.metric import Labels
-from consumer_sdk.telemetry.model import METRICS, collected
+from consumer_sdk.telemetry.model import METRICS, collected, grouped
 
 ZERO, ONE = Partition("s", "0"), Partition("s", "1")
 READY = Health(live=True, ready=True)
@@ -157,7 +157,7 @@ def _counters(snapshots: list[Snapshot]) -> dict[tuple[str, tuple[tuple[str, str
         (metric.name, key(labels)): value if isinstance(value, int | float) else value.total
         for metric in METRICS
         if metric.kind in {"counter", "histogram"}
-        for labels, value in collected(metric, snapshots)
+        for labels, value in collected(metric, grouped(snapshots))
     }
 
 

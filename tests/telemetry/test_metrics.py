@@ -30,7 +30,7 @@ from consumer_sdk import (
 )
 from consumer_sdk.runtime import Snapshot
 from consumer_sdk.telemetry import sampling
-from consumer_sdk.telemetry.model import ATTRIBUTES, METRICS, SCHEMA_URL, collected
+from consumer_sdk.telemetry.model import ATTRIBUTES, METRICS, SCHEMA_URL, collected, grouped
 from consumer_sdk.telemetry.prometheus import prometheus_name
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
 from tests.runtime.bench import Bench, bench
@@ -246,9 +246,14 @@ def test_partition_that_is_there_twice_has_one_value() -> None:
             once = consumer.snapshot()
             twice = replace(once, partitions=once.partitions * 2)
             metric = next(each for each in METRICS if each.name == "consumer_sdk.assignments")
-            (one, *_), (two, *_) = collected(metric, [once]), collected(metric, [twice])
+            (one, *_), (two, *_) = (
+                collected(metric, grouped([once])),
+                collected(metric, grouped([twice])),
+            )
             assert (two.labels, two.value) == (one.labels, 2)
-            assert len(list(collected(metric, [twice]))) == len(list(collected(metric, [once])))
+            assert len(list(collected(metric, grouped([twice])))) == len(
+                list(collected(metric, grouped([once])))
+            )
 
     bench(test)
 

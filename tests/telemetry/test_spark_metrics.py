@@ -22,7 +22,7 @@ from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge import SourceMetrics, SparkFeed
 from consumer_sdk.spark_bridge.feed.files import PosixFiles
 from consumer_sdk.spark_bridge.feed.reader_marks import ReaderMark
-from consumer_sdk.telemetry.model import METRICS, Measured, collected
+from consumer_sdk.telemetry.model import METRICS, Measured, collected, grouped
 from tests.runtime.bench import Bench, bench
 from tests.spark_bridge.feeding import messages
 from tests.spark_bridge.metrics.test_metrics import FOREIGN, Report, Source
@@ -376,7 +376,7 @@ def counters(metrics: SourceMetrics) -> dict[Any, float]:
     """(name, labels) → value; twice the same fails."""
     found: dict[Any, float] = {}
     for metric in METRICS:
-        for labels, value in collected(metric, metrics.measured()):
+        for labels, value in collected(metric, grouped(metrics.measured())):
             series = metric.name, tuple(labels.items())
             assert series not in found
             assert not isinstance(value, tuple)
