@@ -11,7 +11,7 @@ import pytest
 
 from consumer_sdk.testing.servers import (
     KafkaServer,
-    KinesisServer,
+    KinesaliteServer,
     PulsarServer,
     ZooKeeperServer,
 )
@@ -71,10 +71,10 @@ async def test_kafka_members_with_zookeeper_lose_nothing(
 @pytest.mark.kinesis
 @LOSSES
 async def test_kinesis_members_lose_nothing(
-    kinesis_server: KinesisServer, tmp_path: Path, lose: Lose
+    kinesalite_server: KinesaliteServer, tmp_path: Path, lose: Lose
 ) -> None:
     """By leases in a file."""
-    await lose(KinesisWorld(kinesis_server, tmp_path))
+    await lose(KinesisWorld(kinesalite_server, tmp_path))
 
 
 @pytest.mark.pulsar

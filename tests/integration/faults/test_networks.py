@@ -10,7 +10,7 @@ import pytest
 
 from consumer_sdk.testing.servers import (
     KafkaServer,
-    KinesisServer,
+    KinesaliteServer,
     PulsarServer,
     ZooKeeperServer,
 )
@@ -136,12 +136,12 @@ async def test_kafka_with_the_consumer_protocol_loses_nothing(
 @pytest.mark.kinesis
 @LONG
 async def test_kinesis_loses_nothing(
-    kinesis_server: KinesisServer, tmp_path: Path, seconds: float
+    kinesalite_server: KinesaliteServer, tmp_path: Path, seconds: float
 ) -> None:
     """Leases and checkpoints are in a file."""
-    server = kinesis_server.endpoint_url.removeprefix("http://")
+    server = kinesalite_server.endpoint_url.removeprefix("http://")
     async with FaultProxy(server, seed=3) as proxy:
-        world = KinesisWorld(kinesis_server, tmp_path, address=proxy.address)
+        world = KinesisWorld(kinesalite_server, tmp_path, address=proxy.address)
         await survive(world, proxy, UNDAMAGED, seconds)
 
 
@@ -162,11 +162,14 @@ async def test_pulsar_loses_nothing(
 @pytest.mark.zookeeper
 @LONG
 async def test_store_in_zookeeper_loses_nothing(
-    kinesis_server: KinesisServer, zookeeper_server: ZooKeeperServer, tmp_path: Path, seconds: float
+    kinesalite_server: KinesaliteServer,
+    zookeeper_server: ZooKeeperServer,
+    tmp_path: Path,
+    seconds: float,
 ) -> None:
     """The network to the leases and checkpoints is bad, that to the stream is not."""
     async with FaultProxy(zookeeper_server.hosts, seed=5) as proxy:
-        world = KinesisWorld(kinesis_server, tmp_path, f"zookeeper://{proxy.address}")
+        world = KinesisWorld(kinesalite_server, tmp_path, f"zookeeper://{proxy.address}")
         await survive(world, proxy, UNDAMAGED, seconds)
 
 
@@ -174,11 +177,11 @@ async def test_store_in_zookeeper_loses_nothing(
 @pytest.mark.zookeeper
 @pytest.mark.campaign
 async def test_ensemble_that_loses_a_server_and_then_its_quorum_loses_nothing(
-    kinesis_server: KinesisServer, tmp_path: Path
+    kinesalite_server: KinesaliteServer, tmp_path: Path
 ) -> None:
     """One server less is not noticed; without a quorum nothing is handed out for long, and it goes on by itself."""
     async with Ensemble() as ensemble:
-        world = KinesisWorld(kinesis_server, tmp_path, f"zookeeper://{ensemble.hosts}")
+        world = KinesisWorld(kinesalite_server, tmp_path, f"zookeeper://{ensemble.hosts}")
         await world.create()
         async with world.members_gone():
             async with world.producing(RATE):

@@ -138,14 +138,14 @@ class World(ABC):
 
     @asynccontextmanager
     async def producing(self, rate: int) -> AsyncIterator[None]:
-        """So many records a second until the end of the block."""
+        """So many records a second until the end of the block, which ends if they cannot be sent."""
         ends = asyncio.Event()
-        task = asyncio.create_task(self._produce(rate, ends))
-        try:
-            yield
-        finally:
-            ends.set()
-            await task
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._produce(rate, ends))
+            try:
+                yield
+            finally:
+                ends.set()
 
     async def _produce(self, rate: int, ends: asyncio.Event) -> None:
         async with self._sending() as send:
@@ -328,7 +328,14 @@ class KafkaWorld(World):
 
 
 class KinesisWorld(World):
-    """A stream of four shards; leases are where checkpoints are."""
+    """A stream of four shards; leases are where checkpoints are.
+
+    Args:
+        server: a kinesalite: kinesis-local takes longer for each record that its stream has, seconds with 30 000.
+        folder: for the ledger, the members' logs, and a store's file.
+        store: ``sqlite`` for a file, or the URL of a store.
+        address: where members connect to; the server's own by default.
+    """
 
     broker = "kinesis"
     SHARDS = 4
