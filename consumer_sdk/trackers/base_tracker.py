@@ -253,6 +253,11 @@ class BaseTracker(FlushState):
         if chunk.states.count(OPEN, start, stop) != count:
             first = (chunk.number << self._shift) + start
             return sum(map(self.ack, range(first, first + count)))
+        return self._settle_open(chunk, start, stop)
+
+    def _settle_open(self, chunk: Chunk, start: int, stop: int) -> int:
+        """Settles what has no side entries."""
+        count = stop - start
         chunk.states[start:stop] = bytes((DONE,)) * count
         chunk.left -= count
         self._dirty()

@@ -340,17 +340,11 @@ class QueueTracker(BaseTracker):
 
     def _ack_part(self, chunk: Chunk | None, start: int, stop: int) -> int:
         """All at once where there are no side entries."""
-        count = stop - start
-        is_plain = chunk is not None and chunk.states.count(MARKED, start, stop) == count
+        is_plain = chunk is not None and chunk.states.count(MARKED, start, stop) == stop - start
         if chunk is None or not is_plain or self._has_side_entries():
             return super()._ack_part(chunk, start, stop)
         self._name_all(chunk, start, stop)
-        chunk.states[start:stop] = bytes((DONE,)) * count
-        chunk.left -= count
-        self._dirty()
-        if not chunk.left:
-            self._window.retire(chunk)
-        return count
+        return self._settle_open(chunk, start, stop)
 
     def _name_all(self, chunk: Chunk, start: int, stop: int) -> None:
         self._named.positions += chunk.positions_of(start, stop)
