@@ -23,10 +23,7 @@ from consumer_sdk.errors import (
 from consumer_sdk.schema_registry import SchemaRegistry, avro_schema, read_schema_number
 
 try:
-    import fastavro
-    from fastavro import _read_py
-
-    from consumer_sdk.spark_bridge.decoding.avro.schemas import is_recursive, parse
+    from consumer_sdk.spark_bridge.decoding.avro.schemas import WriterSchema, parse
 except ImportError as _error:
     raise MissingExtraError("fastavro", "avro") from _error
 
@@ -77,18 +74,6 @@ def _reader(schema: str | Mapping[str, Any] | Sequence[Any]) -> Any:
         raise ConfigurationError(
             f"avro_decoder(schema=…): this is no Avro schema: {error!r}"
         ) from error
-
-
-@dataclass(frozen=True, slots=True)
-class _Writer:
-    """A schema for fastavro, and its function that reads a value of it.
-
-    The compiled function overruns the thread's stack on a value that is nested some thousands
-    deep, which ends the process; fastavro's other one goes as deep as Python allows.
-    """
-
-    schema: Any
-    read: Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +133,7 @@ class AvroDecoder:
         self._once = replace(registry, attempts=1)
         self._threads = _DaemonThreads()
         self._reader = reader
-        self._writers: OrderedDict[int, _Writer | _Unknown] = OrderedDict()
+        self._writers: OrderedDict[int, WriterSchema | _Unknown] = OrderedDict()
         self._asking: dict[tuple[asyncio.AbstractEventLoop, int], _Question] = {}
 
     def __call__(self, data: bytes) -> Any:
@@ -218,14 +203,14 @@ class AvroDecoder:
             else:
                 return
 
-    def _known(self, number: int) -> _Writer | _Unknown | None:
+    def _known(self, number: int) -> WriterSchema | _Unknown | None:
         found = self._writers.get(number)
         is_old = isinstance(found, _Unknown) and self._clock() >= found.until
         return None if is_old else found
 
-    def _learn(self, number: int, registry: SchemaRegistry) -> _Writer | _Unknown:
+    def _learn(self, number: int, registry: SchemaRegistry) -> WriterSchema | _Unknown:
         try:
-            found: _Writer | _Unknown = _look_up(number, registry)
+            found: WriterSchema | _Unknown = _look_up(number, registry)
         except UnknownSchemaError as error:
             found = _Unknown(str(error), self._clock() + UNKNOWN)
         self._writers[number] = found
@@ -234,10 +219,8 @@ class AvroDecoder:
         return found
 
 
-def _look_up(number: int, registry: SchemaRegistry) -> _Writer:
+def _look_up(number: int, registry: SchemaRegistry) -> WriterSchema:
     registered = registry.schema(number)
     if registered.kind != "AVRO":
         raise UnknownSchemaError(f"the schema {number} is {registered.kind} and not AVRO")
-    schema = parse(avro_schema(registry, registered))
-    read = _read_py.schemaless_reader if is_recursive(schema) else fastavro.schemaless_reader
-    return _Writer(schema, read)
+    return WriterSchema.of(avro_schema(registry, registered))

@@ -7,15 +7,17 @@ bytes become items without end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 import fastavro
+from fastavro import _read_py
 
 from consumer_sdk.errors import ConfigurationError
 
-__all__ = ["is_recursive", "parse"]
+__all__ = ["WriterSchema", "is_recursive", "parse"]
 
 
 class _Symbols(dict[int, str]):
@@ -40,6 +42,25 @@ def parse(schema: Any) -> Any:
     for part in [*_parts(parsed), *_parts(list(named.values()))]:
         _harden(part, named)
     return parsed
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSchema:
+    """A schema for fastavro, and its function that reads a value of it.
+
+    The compiled function overruns the thread's stack on a value that is nested some thousands
+    deep, which ends the process; fastavro's other one goes as deep as Python allows.
+    """
+
+    schema: Any
+    read: Callable[..., Any]
+
+    @classmethod
+    def of(cls, schema: Any) -> WriterSchema:
+        """Of a schema as `parse` takes it."""
+        parsed = parse(schema)
+        module = _read_py if is_recursive(parsed) else fastavro
+        return cls(parsed, module.schemaless_reader)
 
 
 def is_recursive(parsed: Any) -> bool:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import fastavro
-from fastavro import _read_py
 from fastavro.schema import SchemaParseException, UnknownType
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.schema_registry import read_schema_number
-from consumer_sdk.spark_bridge.decoding.avro.schemas import is_recursive, parse
+from consumer_sdk.spark_bridge.decoding.avro.schemas import WriterSchema, parse
 from consumer_sdk.spark_bridge.decoding.avro.types import AvroSchema, plain_schema, read_schema
 from consumer_sdk.spark_bridge.decoding.in_workers import ArrowDecoder, RejectedError, rejected
 
@@ -44,25 +41,6 @@ def checked_schema(schema: AvroSchema) -> Any:
     return plain
 
 
-@dataclass(frozen=True, slots=True)
-class _Writer:
-    """A schema, as fastavro wants it, and fastavro's function that reads a value of it.
-
-    The compiled function overruns the thread's stack on a value that is nested some thousands
-    deep, which ends the process; fastavro's other one goes as deep as Python allows.
-    """
-
-    schema: Any
-    read: Callable[..., Any]
-
-    @classmethod
-    def of(cls, schema: Any) -> _Writer:
-        """Of a schema as Python values."""
-        parsed = parse(schema)
-        module = _read_py if is_recursive(parsed) else fastavro
-        return cls(parsed, module.schemaless_reader)
-
-
 class AvroDecoder(ArrowDecoder):
     """Decodes Avro values.
 
@@ -76,15 +54,15 @@ class AvroDecoder(ArrowDecoder):
         super().__init__(kind)
         self._schema = schema
         self._schemas = schemas
-        self._own: _Writer | None = None
-        self._writers: dict[int, _Writer | str] = {}
+        self._own: WriterSchema | None = None
+        self._writers: dict[int, WriterSchema | str] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_own": None, "_writers": {}}
 
     def read(self, data: bytes) -> Any:
         if self._own is None:
-            self._own = _Writer.of(self._schema)
+            self._own = WriterSchema.of(self._schema)
         if self._schemas is None:
             return _read(data, 0, self._own, None)
         try:
@@ -96,7 +74,7 @@ class AvroDecoder(ArrowDecoder):
             raise RejectedError(writer)
         return _read(data, begin, writer, self._own.schema)
 
-    def _writer(self, number: int) -> _Writer | str:
+    def _writer(self, number: int) -> WriterSchema | str:
         """The schema that a value was written with, or why there is none."""
         if number not in self._writers:
             if len(self._writers) >= _REMEMBERED:
@@ -104,7 +82,7 @@ class AvroDecoder(ArrowDecoder):
             self._writers[number] = self._look_up(number)
         return self._writers[number]
 
-    def _look_up(self, number: int) -> _Writer | str:
+    def _look_up(self, number: int) -> WriterSchema | str:
         assert self._schemas is not None  # noqa: S101 - the caller has looked
         look_up = self._schemas if callable(self._schemas) else self._schemas.get
         try:
@@ -116,11 +94,11 @@ class AvroDecoder(ArrowDecoder):
         return (
             f"the schema {number} is unknown"
             if found is None
-            else _Writer.of(checked_schema(found))
+            else WriterSchema.of(checked_schema(found))
         )
 
 
-def _read(data: bytes, begin: int, writer: _Writer, reader: Any) -> Any:
+def _read(data: bytes, begin: int, writer: WriterSchema, reader: Any) -> Any:
     source = io.BytesIO(data)
     source.seek(begin)
     try:
