@@ -27,9 +27,7 @@ from aiokafka.protocol.commit import (
     OffsetFetchRequest_v3,
 )
 from aiokafka.protocol.types import (
-    Array,
     Boolean,
-    CompactArray,
     Int16,
     Int32,
     Int64,
@@ -38,7 +36,15 @@ from aiokafka.protocol.types import (
 
 from consumer_sdk.adapters.kafka.client.cluster_metadata import NO_EPOCH
 from consumer_sdk.adapters.kafka.client.faults import check_code
-from consumer_sdk.adapters.kafka.client.protocol import COMPACT_TEXT, END, TEXT, Item
+from consumer_sdk.adapters.kafka.client.protocol import (
+    COMPACT_TEXT,
+    END,
+    PARTITIONS_BY_NAME,
+    TEXT,
+    by_topic,
+    items,
+    plain_by_topic,
+)
 
 __all__ = ["GroupOffset", "GroupOffsets", "OffsetFetch", "group_offsets_in"]
 
@@ -57,18 +63,12 @@ class OffsetFetchResponseV5(Response):
         ("throttle_time_ms", Int32),
         (
             "topics",
-            Array(
-                ("topic", TEXT),
-                (
-                    "partitions",
-                    Array(
-                        ("partition", Int32),
-                        ("offset", Int64),
-                        ("leader_epoch", Int32),
-                        ("metadata", TEXT),
-                        ("error_code", Int16),
-                    ),
-                ),
+            plain_by_topic(
+                ("partition", Int32),
+                ("offset", Int64),
+                ("leader_epoch", Int32),
+                ("metadata", TEXT),
+                ("error_code", Int16),
             ),
         ),
         ("error_code", Int16),
@@ -93,31 +93,19 @@ class OffsetFetchResponseV9(Response):
         ("throttle_time_ms", Int32),
         (
             "groups",
-            CompactArray(
-                Item(
-                    ("group", COMPACT_TEXT),
-                    (
-                        "topics",
-                        CompactArray(
-                            Item(
-                                ("topic", COMPACT_TEXT),
-                                (
-                                    "partitions",
-                                    CompactArray(
-                                        Item(
-                                            ("partition", Int32),
-                                            ("offset", Int64),
-                                            ("leader_epoch", Int32),
-                                            ("metadata", COMPACT_TEXT),
-                                            ("error_code", Int16),
-                                        )
-                                    ),
-                                ),
-                            )
-                        ),
+            items(
+                ("group", COMPACT_TEXT),
+                (
+                    "topics",
+                    by_topic(
+                        ("partition", Int32),
+                        ("offset", Int64),
+                        ("leader_epoch", Int32),
+                        ("metadata", COMPACT_TEXT),
+                        ("error_code", Int16),
                     ),
-                    ("error_code", Int16),
-                )
+                ),
+                ("error_code", Int16),
             ),
         ),
         END,
@@ -134,18 +122,11 @@ class OffsetFetchRequestV9(RequestStruct):
     SCHEMA: ClassVar[Schema] = Schema(
         (
             "groups",
-            CompactArray(
-                Item(
-                    ("group", COMPACT_TEXT),
-                    ("member_id", COMPACT_TEXT),
-                    ("member_epoch", Int32),
-                    (
-                        "topics",
-                        CompactArray(
-                            Item(("topic", COMPACT_TEXT), ("partitions", CompactArray(Int32)))
-                        ),
-                    ),
-                )
+            items(
+                ("group", COMPACT_TEXT),
+                ("member_id", COMPACT_TEXT),
+                ("member_epoch", Int32),
+                ("topics", PARTITIONS_BY_NAME),
             ),
         ),
         ("require_stable", Boolean),

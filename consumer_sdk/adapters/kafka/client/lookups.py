@@ -24,7 +24,6 @@ from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.coordination import FindCoordinatorRequest_v0, FindCoordinatorRequest_v1
 from aiokafka.protocol.offset import OffsetRequest_v1, OffsetRequest_v2, OffsetRequest_v3
 from aiokafka.protocol.types import (
-    Array,
     CompactArray,
     Int8,
     Int16,
@@ -34,7 +33,7 @@ from aiokafka.protocol.types import (
 )
 
 from consumer_sdk.adapters.kafka.client.cluster_metadata import NO_EPOCH, Broker, Leader
-from consumer_sdk.adapters.kafka.client.protocol import COMPACT_TEXT, END, TEXT
+from consumer_sdk.adapters.kafka.client.protocol import COMPACT_TEXT, END, plain_by_topic
 
 __all__ = [
     "EARLIEST",
@@ -179,18 +178,12 @@ class ListOffsetsResponseV4(Response):
         ("throttle_time_ms", Int32),
         (
             "topics",
-            Array(
-                ("topic", TEXT),
-                (
-                    "partitions",
-                    Array(
-                        ("partition", Int32),
-                        ("error_code", Int16),
-                        ("timestamp", Int64),
-                        ("offset", Int64),
-                        ("leader_epoch", Int32),
-                    ),
-                ),
+            plain_by_topic(
+                ("partition", Int32),
+                ("error_code", Int16),
+                ("timestamp", Int64),
+                ("offset", Int64),
+                ("leader_epoch", Int32),
             ),
         ),
     )
@@ -207,16 +200,8 @@ class ListOffsetsRequestV4(RequestStruct):
         ("isolation_level", Int8),
         (
             "topics",
-            Array(
-                ("topic", TEXT),
-                (
-                    "partitions",
-                    Array(
-                        ("partition", Int32),
-                        ("current_leader_epoch", Int32),
-                        ("timestamp", Int64),
-                    ),
-                ),
+            plain_by_topic(
+                ("partition", Int32), ("current_leader_epoch", Int32), ("timestamp", Int64)
             ),
         ),
     )

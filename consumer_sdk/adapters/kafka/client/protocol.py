@@ -24,6 +24,7 @@ from aiokafka.protocol.metadata import (
     MetadataRequest_v5,
 )
 from aiokafka.protocol.types import (
+    Array,
     Boolean,
     CompactArray,
     CompactString,
@@ -39,6 +40,7 @@ __all__ = [
     "COMPACT_TEXT",
     "END",
     "NO_TOPIC_ID",
+    "PARTITIONS_BY_NAME",
     "TEXT",
     "TOPIC_PARTITIONS",
     "Item",
@@ -46,7 +48,10 @@ __all__ = [
     "TopicDescriptions",
     "Uuid",
     "WireRequest",
+    "by_topic",
+    "items",
     "milliseconds",
+    "plain_by_topic",
     "topic_id_text",
 ]
 
@@ -98,8 +103,24 @@ class Nullable(Item):
         return None if Int8.decode(data) < 0 else super().decode(data)
 
 
-TOPIC_PARTITIONS = CompactArray(Item(("topic_id", Uuid), ("partitions", CompactArray(Int32))))
+def items(*fields: tuple[str, Any]) -> CompactArray:
+    """Structs in an array of a flexible request or answer."""
+    return CompactArray(Item(*fields))
+
+
+def by_topic(*fields: tuple[str, Any], topic: Any = COMPACT_TEXT) -> CompactArray:
+    """These fields of each partition, by topic; by its id with `Uuid`."""
+    return items(("topic", topic), ("partitions", items(*fields)))
+
+
+def plain_by_topic(*fields: tuple[str, Any]) -> Array:
+    """The same of a request or answer that is not flexible."""
+    return Array(("topic", TEXT), ("partitions", Array(*fields)))
+
+
+TOPIC_PARTITIONS = items(("topic_id", Uuid), ("partitions", CompactArray(Int32)))
 """Partitions by topic id."""
+PARTITIONS_BY_NAME = items(("topic", COMPACT_TEXT), ("partitions", CompactArray(Int32)))
 
 
 class WireRequest(Request[_Struct]):

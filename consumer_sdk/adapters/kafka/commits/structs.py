@@ -13,23 +13,24 @@ member and its generation or epoch are told as well, so that a former owner of a
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
 
 # isort: split
 from aiokafka.protocol.api import RequestStruct, Response
 from aiokafka.protocol.commit import OffsetCommitRequest_v2, OffsetCommitRequest_v3
-from aiokafka.protocol.types import Array, CompactArray, Int16, Int32, Int64, Schema
+from aiokafka.protocol.types import Int16, Int32, Int64, Schema
 
 from consumer_sdk.adapters.kafka.client.cluster_metadata import NO_EPOCH
 from consumer_sdk.adapters.kafka.client.protocol import (
     COMPACT_TEXT,
     END,
     TEXT,
-    Item,
     Uuid,
     WireRequest,
+    by_topic,
+    plain_by_topic,
 )
 
 __all__ = ["OffsetCommitById", "OffsetCommitByName", "OffsetEntry", "TxnOffsetCommit", "codes_in"]
@@ -38,6 +39,7 @@ OFFSET_COMMIT, TXN_OFFSET_COMMIT = 8, 28
 """Keys of the requests."""
 KEPT = -1
 """As long as the broker keeps commits."""
+_Struct = TypeVar("_Struct", bound=RequestStruct)
 
 
 class OffsetEntry(NamedTuple):
@@ -61,16 +63,34 @@ def codes_in(topics: Any) -> dict[tuple[Any, int], int]:
     }
 
 
-def _entries(topic: Any) -> CompactArray:
-    partition = Item(
-        ("partition", Int32), ("offset", Int64), ("leader_epoch", Int32), ("metadata", COMPACT_TEXT)
-    )
-    return CompactArray(Item(("topic", topic), ("partitions", CompactArray(partition))))
+CODE = (("partition", Int32), ("error_code", Int16))
+ENTRY = (("partition", Int32), ("offset", Int64), ("leader_epoch", Int32))
 
 
-def _codes(topic: Any) -> CompactArray:
-    partition = Item(("partition", Int32), ("error_code", Int16))
-    return CompactArray(Item(("topic", topic), ("partitions", CompactArray(partition))))
+class _OffsetCommit(WireRequest[_Struct]):
+    """Commits positions.
+
+    Args:
+        topics: by their ids or names.
+    """
+
+    API_KEY = OFFSET_COMMIT
+
+    def __init__(
+        self,
+        group: str,
+        generation: int,
+        member: str,
+        group_instance_id: str | None,
+        topics: Mapping[Any, Sequence[OffsetEntry]],
+    ) -> None:
+        super().__init__(
+            group=group,
+            generation=generation,
+            member=member,
+            group_instance_id=group_instance_id,
+            topics=_listed(topics),
+        )
 
 
 # -- by topic id --------------------------------------------------------------------------------
@@ -81,7 +101,9 @@ class OffsetCommitResponseV10(Response):
 
     API_KEY = OFFSET_COMMIT
     API_VERSION = 10
-    SCHEMA: ClassVar[Schema] = Schema(("throttle_time_ms", Int32), ("topics", _codes(Uuid)), END)
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("throttle_time_ms", Int32), ("topics", by_topic(*CODE, topic=Uuid)), END
+    )
 
 
 class OffsetCommitRequestV10(RequestStruct):
@@ -96,35 +118,13 @@ class OffsetCommitRequestV10(RequestStruct):
         ("generation", Int32),
         ("member", COMPACT_TEXT),
         ("group_instance_id", COMPACT_TEXT),
-        ("topics", _entries(Uuid)),
+        ("topics", by_topic(*ENTRY, ("metadata", COMPACT_TEXT), topic=Uuid)),
         END,
     )
 
 
-class OffsetCommitById(WireRequest[OffsetCommitRequestV10]):
-    """Commits positions by topic id.
-
-    Args:
-        topics: by their ids.
-    """
-
-    API_KEY = OFFSET_COMMIT
-
-    def __init__(
-        self,
-        group: str,
-        generation: int,
-        member: str,
-        group_instance_id: str | None,
-        topics: Mapping[bytes, Sequence[OffsetEntry]],
-    ) -> None:
-        super().__init__(
-            group=group,
-            generation=generation,
-            member=member,
-            group_instance_id=group_instance_id,
-            topics=_listed(topics),
-        )
+class OffsetCommitById(_OffsetCommit[OffsetCommitRequestV10]):
+    """Commits positions by topic id."""
 
 
 # -- by name ------------------------------------------------------------------------------------
@@ -137,13 +137,7 @@ class OffsetCommitResponseV7(Response):
     API_VERSION = 7
     SCHEMA: ClassVar[Schema] = Schema(
         ("throttle_time_ms", Int32),
-        (
-            "topics",
-            Array(
-                ("topic", TEXT),
-                ("partitions", Array(("partition", Int32), ("error_code", Int16))),
-            ),
-        ),
+        ("topics", plain_by_topic(*CODE)),
     )
 
 
@@ -158,21 +152,7 @@ class OffsetCommitRequestV7(RequestStruct):
         ("generation", Int32),
         ("member", TEXT),
         ("group_instance_id", TEXT),
-        (
-            "topics",
-            Array(
-                ("topic", TEXT),
-                (
-                    "partitions",
-                    Array(
-                        ("partition", Int32),
-                        ("offset", Int64),
-                        ("leader_epoch", Int32),
-                        ("metadata", TEXT),
-                    ),
-                ),
-            ),
-        ),
+        ("topics", plain_by_topic(*ENTRY, ("metadata", TEXT))),
     )
 
 
@@ -181,9 +161,7 @@ class OffsetCommitResponseV9(Response):
 
     API_KEY = OFFSET_COMMIT
     API_VERSION = 9
-    SCHEMA: ClassVar[Schema] = Schema(
-        ("throttle_time_ms", Int32), ("topics", _codes(COMPACT_TEXT)), END
-    )
+    SCHEMA: ClassVar[Schema] = Schema(("throttle_time_ms", Int32), ("topics", by_topic(*CODE)), END)
 
 
 class OffsetCommitRequestV9(RequestStruct):
@@ -198,13 +176,13 @@ class OffsetCommitRequestV9(RequestStruct):
         ("generation", Int32),
         ("member", COMPACT_TEXT),
         ("group_instance_id", COMPACT_TEXT),
-        ("topics", _entries(COMPACT_TEXT)),
+        ("topics", by_topic(*ENTRY, ("metadata", COMPACT_TEXT))),
         END,
     )
 
 
 class OffsetCommitByName(
-    WireRequest[
+    _OffsetCommit[
         OffsetCommitRequest_v2
         | OffsetCommitRequest_v3
         | OffsetCommitRequestV7
@@ -214,28 +192,7 @@ class OffsetCommitByName(
     """Commits positions by the topics' names.
 
     Brokers before Kafka 2.3 have no static members, and are not told the id.
-
-    Args:
-        topics: by their names.
     """
-
-    API_KEY = OFFSET_COMMIT
-
-    def __init__(
-        self,
-        group: str,
-        generation: int,
-        member: str,
-        group_instance_id: str | None,
-        topics: Mapping[str, Sequence[OffsetEntry]],
-    ) -> None:
-        super().__init__(
-            group=group,
-            generation=generation,
-            member=member,
-            group_instance_id=group_instance_id,
-            topics=_listed(topics),
-        )
 
     def build(self, request_struct_class: type[Any]) -> Any:
         """The request as it is sent."""
@@ -278,7 +235,7 @@ class TxnOffsetCommitRequestV3(RequestStruct):
         ("generation", Int32),
         ("member", COMPACT_TEXT),
         ("group_instance_id", COMPACT_TEXT),
-        ("topics", _entries(COMPACT_TEXT)),
+        ("topics", by_topic(*ENTRY, ("metadata", COMPACT_TEXT))),
         END,
     )
 

@@ -42,9 +42,9 @@ from consumer_sdk.adapters.kafka.client.protocol import (
     END,
     TEXT,
     TOPIC_PARTITIONS,
-    Item,
     Nullable,
     WireRequest,
+    items,
     milliseconds,
 )
 from consumer_sdk.adapters.kafka.groups import messages
@@ -77,12 +77,10 @@ class JoinGroupResponseV9(Response):
         ("member_id", COMPACT_TEXT),
         (
             "members",
-            CompactArray(
-                Item(
-                    ("member_id", COMPACT_TEXT),
-                    ("group_instance_id", COMPACT_TEXT),
-                    ("member_metadata", CompactBytes),
-                )
+            items(
+                ("member_id", COMPACT_TEXT),
+                ("group_instance_id", COMPACT_TEXT),
+                ("member_metadata", CompactBytes),
             ),
         ),
         END,
@@ -105,9 +103,7 @@ class JoinGroupRequestV9(RequestStruct):
         ("protocol_type", COMPACT_TEXT),
         (
             "group_protocols",
-            CompactArray(
-                Item(("protocol_name", COMPACT_TEXT), ("protocol_metadata", CompactBytes))
-            ),
+            items(("protocol_name", COMPACT_TEXT), ("protocol_metadata", CompactBytes)),
         ),
         ("reason", COMPACT_TEXT),
         END,
@@ -149,10 +145,7 @@ class SyncGroupRequestV5(RequestStruct):
         ("group_instance_id", COMPACT_TEXT),
         ("protocol_type", COMPACT_TEXT),
         ("protocol_name", COMPACT_TEXT),
-        (
-            "group_assignment",
-            CompactArray(Item(("member_id", COMPACT_TEXT), ("member_metadata", CompactBytes))),
-        ),
+        ("group_assignment", items(("member_id", COMPACT_TEXT), ("member_metadata", CompactBytes))),
         END,
     )
 
@@ -252,12 +245,10 @@ class LeaveGroupResponseV4(Response):
         ("error_code", Int16),
         (
             "members",
-            CompactArray(
-                Item(
-                    ("member_id", COMPACT_TEXT),
-                    ("group_instance_id", COMPACT_TEXT),
-                    ("error_code", Int16),
-                )
+            items(
+                ("member_id", COMPACT_TEXT),
+                ("group_instance_id", COMPACT_TEXT),
+                ("error_code", Int16),
             ),
         ),
         END,
@@ -273,10 +264,7 @@ class LeaveGroupRequestV4(RequestStruct):
     RESPONSE_TYPE = LeaveGroupResponseV4
     SCHEMA: ClassVar[Schema] = Schema(
         ("group", COMPACT_TEXT),
-        (
-            "members",
-            CompactArray(Item(("member_id", COMPACT_TEXT), ("group_instance_id", COMPACT_TEXT))),
-        ),
+        ("members", items(("member_id", COMPACT_TEXT), ("group_instance_id", COMPACT_TEXT))),
         END,
     )
 

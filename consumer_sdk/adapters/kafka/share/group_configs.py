@@ -17,7 +17,6 @@ from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, for_code
 from aiokafka.protocol.api import RequestStruct, Response
 from aiokafka.protocol.types import (
     Boolean,
-    CompactArray,
     Int8,
     Int16,
     Int32,
@@ -33,7 +32,7 @@ from consumer_sdk.adapters.kafka.client.lookups import (
     configs_in,
     describe_configs,
 )
-from consumer_sdk.adapters.kafka.client.protocol import COMPACT_TEXT, END, Item, WireRequest
+from consumer_sdk.adapters.kafka.client.protocol import COMPACT_TEXT, END, WireRequest, items
 
 __all__ = ["BEGINNING", "GroupLimits", "learn_limits", "set_beginning"]
 
@@ -131,13 +130,11 @@ class AlterConfigsResponseV1(Response):
         ("throttle_time_ms", Int32),
         (
             "resources",
-            CompactArray(
-                Item(
-                    ("error_code", Int16),
-                    ("error_message", COMPACT_TEXT),
-                    ("type", Int8),
-                    ("name", COMPACT_TEXT),
-                )
+            items(
+                ("error_code", Int16),
+                ("error_message", COMPACT_TEXT),
+                ("type", Int8),
+                ("name", COMPACT_TEXT),
             ),
         ),
         END,
@@ -154,19 +151,13 @@ class AlterConfigsRequestV1(RequestStruct):
     SCHEMA: ClassVar[Schema] = Schema(
         (
             "resources",
-            CompactArray(
-                Item(
-                    ("type", Int8),
-                    ("name", COMPACT_TEXT),
-                    (
-                        "configs",
-                        CompactArray(
-                            Item(
-                                ("name", COMPACT_TEXT), ("operation", Int8), ("value", COMPACT_TEXT)
-                            )
-                        ),
-                    ),
-                )
+            items(
+                ("type", Int8),
+                ("name", COMPACT_TEXT),
+                (
+                    "configs",
+                    items(("name", COMPACT_TEXT), ("operation", Int8), ("value", COMPACT_TEXT)),
+                ),
             ),
         ),
         ("validate_only", Boolean),

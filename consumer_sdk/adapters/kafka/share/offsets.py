@@ -27,7 +27,15 @@ from aiokafka.protocol.types import CompactArray, Int16, Int32, Int64, Schema
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.faults import check_code
 from consumer_sdk.adapters.kafka.client.lookups import Coordinator
-from consumer_sdk.adapters.kafka.client.protocol import COMPACT_TEXT, END, Item, Uuid, WireRequest
+from consumer_sdk.adapters.kafka.client.protocol import (
+    COMPACT_TEXT,
+    END,
+    PARTITIONS_BY_NAME,
+    Item,
+    Uuid,
+    WireRequest,
+    items,
+)
 
 __all__ = ["DESCRIBE_OFFSETS", "TELLS_LAG_FROM", "ShareOffset", "share_offsets"]
 
@@ -60,7 +68,7 @@ def _groups(partition: Item) -> CompactArray:
     topic = Item(
         ("topic", COMPACT_TEXT), ("topic_id", Uuid), ("partitions", CompactArray(partition))
     )
-    return CompactArray(Item(("group", COMPACT_TEXT), ("topics", CompactArray(topic)), *_ERROR))
+    return items(("group", COMPACT_TEXT), ("topics", CompactArray(topic)), *_ERROR)
 
 
 class DescribeOffsetsResponseV0(Response):
@@ -93,20 +101,7 @@ class DescribeOffsetsRequestV0(RequestStruct):
     API_VERSION = 0
     RESPONSE_TYPE = DescribeOffsetsResponseV0
     SCHEMA: ClassVar[Schema] = Schema(
-        (
-            "groups",
-            CompactArray(
-                Item(
-                    ("group", COMPACT_TEXT),
-                    (
-                        "topics",
-                        CompactArray(
-                            Item(("topic", COMPACT_TEXT), ("partitions", CompactArray(Int32)))
-                        ),
-                    ),
-                )
-            ),
-        ),
+        ("groups", items(("group", COMPACT_TEXT), ("topics", PARTITIONS_BY_NAME))),
         END,
     )
 

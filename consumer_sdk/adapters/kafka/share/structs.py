@@ -38,6 +38,8 @@ from consumer_sdk.adapters.kafka.client.protocol import (
     Nullable,
     Uuid,
     WireRequest,
+    by_topic,
+    items,
     milliseconds,
 )
 from consumer_sdk.adapters.kafka.share import messages
@@ -110,28 +112,14 @@ class Heartbeat(WireRequest[HeartbeatRequestV1]):
 
 # -- what fetches and acknowledgements share ------------------------------------------------------
 
-_ACKED_TOPICS = CompactArray(
-    Item(
-        ("topic_id", Uuid),
-        (
-            "partitions",
-            CompactArray(
-                Item(
-                    ("partition", Int32),
-                    (
-                        "batches",
-                        CompactArray(
-                            Item(("first", Int64), ("last", Int64), ("types", CompactArray(Int8)))
-                        ),
-                    ),
-                )
-            ),
-        ),
-    )
+_ACKED_TOPICS = by_topic(
+    ("partition", Int32),
+    ("batches", items(("first", Int64), ("last", Int64), ("types", CompactArray(Int8)))),
+    topic=Uuid,
 )
 _LEADER = Item(("leader_id", Int32), ("leader_epoch", Int32))
-_ENDPOINTS = CompactArray(
-    Item(("node_id", Int32), ("host", COMPACT_TEXT), ("port", Int32), ("rack", COMPACT_TEXT))
+_ENDPOINTS = items(
+    ("node_id", Int32), ("host", COMPACT_TEXT), ("port", Int32), ("rack", COMPACT_TEXT)
 )
 
 
@@ -150,34 +138,16 @@ class FetchResponseV1(Response):
         ("lock_timeout", Int32),
         (
             "topics",
-            CompactArray(
-                Item(
-                    ("topic_id", Uuid),
-                    (
-                        "partitions",
-                        CompactArray(
-                            Item(
-                                ("partition", Int32),
-                                ("error_code", Int16),
-                                ("error_message", COMPACT_TEXT),
-                                ("ack_error_code", Int16),
-                                ("ack_error_message", COMPACT_TEXT),
-                                ("leader", _LEADER),
-                                ("records", CompactBytes),
-                                (
-                                    "acquired",
-                                    CompactArray(
-                                        Item(
-                                            ("first", Int64),
-                                            ("last", Int64),
-                                            ("delivery_count", Int16),
-                                        )
-                                    ),
-                                ),
-                            )
-                        ),
-                    ),
-                )
+            by_topic(
+                ("partition", Int32),
+                ("error_code", Int16),
+                ("error_message", COMPACT_TEXT),
+                ("ack_error_code", Int16),
+                ("ack_error_message", COMPACT_TEXT),
+                ("leader", _LEADER),
+                ("records", CompactBytes),
+                ("acquired", items(("first", Int64), ("last", Int64), ("delivery_count", Int16))),
+                topic=Uuid,
             ),
         ),
         ("endpoints", _ENDPOINTS),
@@ -243,21 +213,12 @@ class Fetch(WireRequest[FetchRequestV1 | FetchRequestV2]):
 _ACKNOWLEDGED = (
     (
         "topics",
-        CompactArray(
-            Item(
-                ("topic_id", Uuid),
-                (
-                    "partitions",
-                    CompactArray(
-                        Item(
-                            ("partition", Int32),
-                            ("error_code", Int16),
-                            ("error_message", COMPACT_TEXT),
-                            ("leader", _LEADER),
-                        )
-                    ),
-                ),
-            )
+        by_topic(
+            ("partition", Int32),
+            ("error_code", Int16),
+            ("error_message", COMPACT_TEXT),
+            ("leader", _LEADER),
+            topic=Uuid,
         ),
     ),
     ("endpoints", _ENDPOINTS),
