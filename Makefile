@@ -49,8 +49,8 @@ sim: $(STAMP)  ## run many seeds of the simulations: make sim SEEDS=100000
 	$(BIN)/python -m tests.sim.kafka_groups --seeds $(SEEDS) $(ARGS)
 	$(BIN)/python -m tests.sim.kafka_share --seeds $(SEEDS) $(ARGS)
 
-fuzz: $(STAMP)  ## damaged input for every decoder: make fuzz SECONDS=600
-	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(ARGS)
+fuzz: $(STAMP)  ## damaged input for every decoder: make fuzz SECONDS=600, or INPUTS=1000000 for each
+	$(BIN)/python -m tests.fuzz $(if $(INPUTS),--inputs $(INPUTS),--seconds $(SECONDS)) $(ARGS)
 
 bench: setup  ## run all benchmarks
 	$(BIN)/python -m benchmarks all --write-docs $(ARGS)

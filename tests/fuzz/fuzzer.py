@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from math import inf
 from types import FrameType
 
 from tests.fuzz.decoders import DECODERS, Decoder
@@ -126,12 +127,14 @@ HEAD = struct.Struct("=QQQ")
 """Values, refusals, and the size of the input that is being decoded; then the input, or a report."""
 
 
-def fuzz_apart(name: str, seconds: float, seed: int) -> tuple[Tally, Finding | None]:
-    """For so long, in a child: what kills it is a finding too."""
+def fuzz_apart(
+    name: str, seconds: float, seed: int, most: float = inf
+) -> tuple[Tally, Finding | None]:
+    """For so long, or for so many inputs, in a child: what kills it is a finding too."""
     with mmap.mmap(-1, HEAD.size + LARGEST) as shared:
         child = os.fork()
         if not child:
-            os._exit(_in_child(name, seconds, seed, shared))
+            os._exit(_in_child(name, seconds, seed, most, shared))
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         values, refused, size = HEAD.unpack_from(shared)
         data = shared[HEAD.size : HEAD.size + size]
@@ -149,14 +152,14 @@ def fuzz_one(name: str, data: bytes, tally: Tally) -> Finding | None:
         return attempt(name, data, tally)
 
 
-def _in_child(name: str, seconds: float, seed: int, shared: mmap.mmap) -> int:
+def _in_child(name: str, seconds: float, seed: int, most: float, shared: mmap.mmap) -> int:
     limit = _used() + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # native parsers write a line for each input
     chaos, tally, until = random.Random(f"{name} {seed}"), Tally(), time.monotonic() + seconds
     with _stuck_noticed():
-        while time.monotonic() < until:
+        while tally.inputs < most and time.monotonic() < until:
             data = damaged(DECODERS[name], chaos)
             HEAD.pack_into(shared, 0, tally.values, tally.refused, min(len(data), LARGEST))
             shared[HEAD.size : HEAD.size + min(len(data), LARGEST)] = data[:LARGEST]
