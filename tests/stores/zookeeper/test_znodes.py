@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -79,6 +80,22 @@ def test_any_name_is_an_element_of_a_path(name: str) -> None:
     assert unescape(element) == name
 
 
+@pytest.mark.parametrize(
+    "name, element",
+    [
+        ("orders", "orders"),
+        ("a/b", "a%2Fb"),
+        ("é", "%C3%A9"),
+        (".", "%2E"),
+        ("..", "%2E%2E"),
+        ("", "%"),
+    ],
+)
+def test_name_is_percent_encoded(name: str, element: str) -> None:
+    """What operators see in ZooKeeper's shell; every version has to find what another one has stored."""
+    assert escape(name) == element
+
+
 @given(st.lists(NAMES, min_size=2, max_size=2, unique=True))
 def test_two_names_are_two_elements(names: list[str]) -> None:
     """No two groups, streams or partitions share a znode."""
@@ -93,15 +110,30 @@ def test_element_of_somebody_else_is_none_of_ours(element: str) -> None:
 
 def test_names_that_are_too_long_are_said() -> None:
     """A path leaves room for a checkpoint in the request."""
-    with pytest.raises(ConfigurationError, match="at most 8192"):
-        checkpoint_path("/sdk", "g" * 9000, ORDERS)
+    longest = 8192 - len("/sdk//orders/0")
+    assert checkpoint_path("/sdk", "g" * longest, ORDERS).endswith("g/orders/0")
+    with pytest.raises(ConfigurationError, match="a path of 8193 characters, at most 8192"):
+        checkpoint_path("/sdk", "g" * (longest + 1), ORDERS)
 
 
 @pytest.mark.parametrize(
     "root",
-    ["", "/", "sdk", "/sdk/", "//sdk", "/a/../b", "/.", "/zookeeper/sdk", "/a\0b", "/\ud800"],
+    [
+        None,
+        7,
+        "",
+        "/",
+        "sdk",
+        "/sdk/",
+        "//sdk",
+        "/a/../b",
+        "/.",
+        "/zookeeper/sdk",
+        "/a\0b",
+        "/\ud800",
+    ],
 )
-def test_root_that_cannot_be_is_a_configuration_error(root: str) -> None:
+def test_root_that_cannot_be_is_a_configuration_error(root: Any) -> None:
     """Found when the store is built."""
     with pytest.raises(ConfigurationError, match="absolute path"):
         check_root(root)
