@@ -73,10 +73,11 @@ class BranchHolder(Protocol):
 class Branch:
     """A piece of work that a record's tree waits for.
 
-    Ack or fail it once: a second time changes nothing, returns False and is counted. As a context
-    manager, leaving the block acks it; an exception fails it and flies on, where `Reject` and
-    `Retry` choose as they do in a handler, and a cancellation leaves it open: it says nothing
-    about the work.
+    Ack or fail it once. A second time changes nothing, returns False and is counted.
+
+    As a context manager, leaving the block acks the branch. An exception fails it and is raised on;
+    `Reject` and `Retry` decide as they do in a handler. A cancellation leaves the branch open,
+    because it says nothing about the work.
 
     Concurrency: the consumer's event loop alone, as with messages: from another thread,
     ``loop.call_soon_threadsafe(branch.ack)``. In another process: `token`.
@@ -104,7 +105,7 @@ class Branch:
         return branch
 
     def branch(self, name: str | None = None) -> Branch:
-        """A child: the tree waits for it too.
+        """Makes a child of this branch, for which the tree waits too.
 
         Args:
             name: for `open_branches`.
@@ -127,10 +128,11 @@ class Branch:
         return child
 
     def ack(self) -> bool:
-        """This work is done; the record is settled once all of its tree is.
+        """Says that this work is done. The record is settled when its whole tree is done.
 
         Returns:
-            False if that changed nothing: settled before, or the tree is over.
+            False if that changed nothing, because the branch was settled before or the tree is
+            over.
         """
         edge = self.edge
         if not edge:
@@ -142,11 +144,11 @@ class Branch:
     def fail(
         self, reason: BaseException | str = "a branch failed", *, delay: float | None = None
     ) -> bool:
-        """Fails the whole tree at once: the record is delivered again; counts as an attempt.
+        """Fails the whole tree at once. The record is delivered again, which counts as an attempt.
 
         Args:
-            reason: kept for the dead letter, should the limit be reached. An exception does what
-                it does when a handler raises it: `Reject` and `Retry` choose.
+            reason: the error text of the dead letter, if the retry limit is reached. An exception
+                has the effect that it has in a handler: `Reject` and `Retry` decide.
             delay: seconds until the next delivery, if there is one; the retry policy's back-off
                 if None.
         """
@@ -157,7 +159,7 @@ class Branch:
         return result
 
     def reject(self, reason: str = "rejected") -> bool:
-        """Sends the record to the dead letters: it can never be processed. Ends the tree."""
+        """Sends the record to the dead letters, because it can never be processed. Ends the tree."""
         edge, self.edge = self.edge, 0
         return self.holder.rejected(self.root, reason) if edge else self.holder.late()
 
@@ -166,9 +168,10 @@ class Branch:
         return self.holder.extend(self.root, seconds)
 
     def token(self) -> bytes:
-        """Hands this branch over to whoever holds these bytes, in whatever process.
+        """Returns this branch as bytes, with which any process can settle it.
 
-        `Receipts` settle it there, and `Consumer.settle` here; this object is spent.
+        The other process settles it in `Receipts`, and this one applies those by `Consumer.settle`.
+        This object cannot settle the branch any more.
 
         Raises:
             HandlerError: this branch is settled or handed over already.
@@ -190,7 +193,7 @@ class Branch:
 
     @staticmethod
     def join(branches: Iterable[Branch]) -> Branch:
-        """One child of all ``branches``, of one tree or of many.
+        """Makes one child of all ``branches``, of one tree or of several.
 
         Each of their trees waits for it, and all of them fail with it. The branches themselves
         are still to be settled.
@@ -202,12 +205,12 @@ class Branch:
 
     @staticmethod
     def unanchored() -> Branch:
-        """For work that nobody waits for: it does nothing, and its children are like it."""
+        """Makes a branch for which no tree waits. It does nothing, and neither do its children."""
         return UNANCHORED
 
     @property
     def is_settled(self) -> bool:
-        """It was acked, failed, rejected or handed over; its tree may be open."""
+        """Whether the branch was acked, failed, rejected or handed over. Its tree may still be open."""
         return not self.edge
 
     def _require_open(self) -> None:

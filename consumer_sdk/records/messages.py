@@ -111,9 +111,10 @@ class Message:
         headers: pairs of name and bytes (or None), in the broker's order; names may repeat.
         timestamp: milliseconds since the epoch, or None.
         attempt: 1 for the first delivery; survives restarts.
-        ordering_key: what `Ordering.KEY` goes by where it is not the key: Pulsar's ordering key.
-        details: what only its broker tells of it: `consumer_sdk.adapters.pulsar.PulsarDetails`,
-            None of others.
+        ordering_key: Pulsar's ordering key, which `Ordering.KEY` uses in place of the key; None for
+            other brokers.
+        details: what only this broker tells: a `consumer_sdk.adapters.pulsar.PulsarDetails`; None
+            for other brokers.
     """
 
     __slots__ = (
@@ -182,14 +183,15 @@ class Message:
 
     @property
     def body(self) -> Any:
-        """What ``decode=`` of the consumer makes of the value; without it, and of None, the value.
+        """The value, decoded by ``decode=`` of the consumer. Without ``decode=``, and for a tombstone, the value itself.
 
-        Made when it is first asked for, for each delivery anew. In `Consumer.run` the error need not be
-        caught: the record goes to the dead letters, with its value as it is.
+        It is decoded when it is first read, in each delivery. In `Consumer.run` you need not catch
+        the error: the record goes to the dead letters, with its original value.
 
         Raises:
             Reject: the value cannot be decoded.
-            Exception: it cannot be decoded now: a schema registry is away, say.
+            Exception: the value cannot be decoded now, for example because a schema registry is
+                unreachable.
         """
         if not hasattr(self, "_body"):
             holder: Any = self.holder
@@ -202,7 +204,7 @@ class Message:
         return len(self.key or b"") + len(self.value or b"")
 
     def ack(self) -> bool:
-        """Settles this record. Grouped with others and made durable by the next flush.
+        """Settles this record. The next flush makes that durable, together with other acks.
 
         Returns:
             False if that changed nothing: settled before, or the assignment is gone.
@@ -224,7 +226,7 @@ class Message:
         return self.holder.nack(self, delay, reason)
 
     def reject(self, reason: str = "rejected") -> bool:
-        """Sends the record to the dead letters now; settled once its dead letter is durable."""
+        """Sends the record to the dead letters now. It is settled when its dead letter is durable."""
         return self.holder.reject(self, reason)
 
     def extend(self, seconds: float) -> bool:
@@ -241,9 +243,9 @@ class Message:
                     queue.put_nowait((line, tree.branch()))  # later: branch.ack() or .fail()
 
         In `Consumer.run` the handler's return does not ack a message with an open tree. A failed
-        branch fails the delivery at once, and so does the ack timeout; whatever else settles the
-        message ends its tree. Each delivery has a tree of its own; a second call adds another
-        first branch to the one that is open.
+        branch fails the delivery at once, and so does the ack timeout; the tree also ends when the
+        message is settled in another way. Each delivery has a tree of its own; a second call adds
+        another first branch to the open tree.
 
         Returns:
             the first branch: ``branch``, ``ack``, ``fail``, ``join``, ``token``; it can fail the
@@ -259,19 +261,20 @@ class Message:
         key: bytes | None = None,
         headers: Headers = (),
     ) -> bool:
-        """Writes a record in the transaction that commits this one: both, or neither.
+        """Writes a record in the transaction that commits this one: both are done, or neither.
 
         For ``run(handler, transactions=KafkaTransactions(…))``. The output is kept until this message is
         settled, and counts for ``max_in_flight_bytes``. What a delivery sends is dropped if it fails.
 
         Args:
-            topic: where to; its partition follows from the key, as Java's producer has it.
+            topic: where the record goes. Its key chooses the partition, as in Java's producer.
             value: bytes, or None for a tombstone.
             key: bytes, or None.
             headers: pairs of name and bytes (or None).
 
         Returns:
-            False: the partition was lost, so that the record and its outputs are another consumer's.
+            False if the partition was lost. Then the next owner handles the record, and sends its
+                outputs.
 
         Raises:
             NoTransactionsError: there are no transactions here.
@@ -346,17 +349,17 @@ class Batch(list[Message]):
     __slots__ = ()
 
     def ack(self) -> int:
-        """Acks every message; returns how many that settled."""
+        """Acks every message; returns how many messages that settled."""
         if len(set(map(_HOLDER, self))) == 1:
             return self[0].holder.ack_all(self)
         return sum(holder.ack_all(list(part)) for holder, part in groupby(self, _HOLDER))
 
     def nack(self, delay: float | None = None, *, reason: str = "nacked") -> int:
-        """Nacks every message that is not settled yet; returns how many those were."""
+        """Nacks every message that is not settled yet; returns how many messages it nacked."""
         return sum(message.nack(delay, reason=reason) for message in self)
 
     def reject(self, reason: str = "rejected") -> int:
-        """Rejects every message that is not settled yet; returns how many those were."""
+        """Rejects every message that is not settled yet; returns how many messages it rejected."""
         return sum(message.reject(reason) for message in self)
 
     if not TYPE_CHECKING:  # to a type checker a batch has no such attributes

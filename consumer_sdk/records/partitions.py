@@ -126,8 +126,8 @@ class AtPosition:
     """Start at ``position``, inclusive: the first record read is the first one at or after it.
 
     Attributes:
-        is_settled: the record there is known to be settled, and nothing below the next ones is
-            known to be open: that the broker has it no more is no loss.
+        is_settled: the record at the position is known to be settled, and no earlier record is
+            known to be open. So it is no loss if the broker no longer has that record.
     """
 
     position: Position

@@ -84,25 +84,25 @@ DEAD_LETTERS = optional(
 class Consumer(RunsHandlers):
     """Consumes one subscription, at least once.
 
-    Nothing is checkpointed over a record that is not settled, whatever fails, is cancelled or
-    killed. Cancelling an await of this class loses no record. A consumer is opened once, by
-    ``async with`` or by `run`, and belongs to the event loop and process that opened it.
+    No checkpoint passes a record that is not settled, whatever fails, is cancelled or is killed.
+    Cancelling an await of this class loses no record. A consumer is opened once, by ``async with``
+    or by `run`, and belongs to the event loop and process that opened it.
 
     Args:
         adapter: the broker's adapter, or a URL such as ``kafka://host:9092/orders?group=billing``.
-        store: where checkpoints are kept, also as a URL such as ``sqlite:///var/lib/state.db``; the
-            broker's own positions if None.
+        store: where checkpoints are kept, also as a URL such as ``sqlite:///var/lib/state.db``.
+            None: the broker keeps the position.
         retry: back-off and limit of failed deliveries; `RetryPolicy()` if None.
         dead_letters: where records go that reach the limit or are rejected, also as a URL such as
-            ``kafka://host:9092/dlq``; the adapter's own destination if None.
-        decode: makes `Message.body` of a record's value, such as `json.loads`, or one of
-            `consumer_sdk.decoders`. What it cannot decode is rejected.
+            ``kafka://host:9092/dlq``. None: the adapter's own destination.
+        decode: makes `Message.body` from a record's value, such as `json.loads`, or one of
+            `consumer_sdk.decoders`. A value that it cannot decode is rejected.
         start: where to begin without a checkpoint: ``"earliest"``, ``"latest"`` (resolved once
             and made durable), `AtTime` or `AtPosition`.
         restart: ``"resume"`` from the checkpoint, or ``"from_start"``: an ``application_id`` that
             the checkpoint does not name begins at ``start``, once. A position that another
             program has set in the broker comes before both.
-        application_id: names what is running, in each checkpoint.
+        application_id: the name of this application, which each checkpoint holds.
         out_of_range: what to do when the broker no longer stores the checkpoint's position:
             ``"fail"``, ``"earliest"``, ``"latest"`` or `AtTime` (logged and counted in `stats`).
         unreadable: what to do with a record, or a batch, that the broker stores and nobody can
@@ -111,20 +111,21 @@ class Consumer(RunsHandlers):
             and goes on behind it. Without dead letters both stop.
         max_lag: positions that a partition may be behind the end; None for no limit. For brokers
             whose positions are whole numbers.
-        lag_policy: what to do with one that starts beyond: ``"warn"``, ``"pause"`` it until
-            `resume`, or ``"skip"`` to the end. Each is logged, and what is skipped is counted in
-            `stats`. One that falls behind later is logged.
+        lag_policy: what to do with a partition that starts farther behind: ``"warn"``, ``"pause"`` it until
+            `resume`, or ``"skip"`` to the end. Each is logged, and skipped records are counted in
+            `stats`. A partition that falls behind later is logged.
         flush_interval: seconds between flushes of acks; 0 for at once.
-        flush_count: so many acks of a queue's partition are flushed before their time.
+        flush_count: of a queue: as soon as that many acks of a partition wait, they are flushed.
         ack_timeout: when pulling, seconds from hand-out after which a delivery has failed; in
             `run`, of a message with an open tree, from its handler's return.
-        drain_timeout: seconds that `aclose` waits for what is in flight.
+        drain_timeout: seconds that `aclose` waits for in-flight records.
         max_in_flight: unsettled records before fetching stops; default 10 000, and at least
             ten for each handler of `run`, if the broker sends as many.
         max_in_flight_per_partition: the same for one partition; default a fair share.
         max_in_flight_bytes: the same in bytes, estimated from the mean size of a partition's
             records.
-        max_retrying: records waiting for or behind a retry that do not count as in flight.
+        max_retrying: most records that wait for a retry, or behind one, and do not count as in
+            flight.
         max_holes: unsettled stretches below settled records that a partition may have; None for
             no limit.
         max_hole_age: seconds for which an unsettled record may pin its partition's position
@@ -139,8 +140,8 @@ class Consumer(RunsHandlers):
         trees: False turns `Message.tree` off: it acks the message at once, and its branches do
             nothing (Storm without ackers).
         name_branches: `Branch.open_branches` works, for debugging; costs a dict for each tree.
-        hooks: told what becomes of each message; see `Hooks`.
-        clock: where time comes from; for tests.
+        hooks: an object that is told the outcome of each message; see `Hooks`.
+        clock: the source of the time; for tests.
 
     Raises:
         ConfigurationError: an option that cannot work.
@@ -227,7 +228,8 @@ class Consumer(RunsHandlers):
         """Stops, drains, flushes and leaves; idempotent: a second call waits for the first.
 
         Handlers that still run after ``drain_timeout`` are cancelled, and have as long again to
-        end; their records stay unsettled and are redelivered. Every step is taken even if one before it fails.
+        end; their records stay unsettled and are redelivered. Each step is taken even if an earlier
+        one fails.
 
         Raises:
             Exception: the first error of a step; or what made the consumer stop by itself,
@@ -247,7 +249,7 @@ class Consumer(RunsHandlers):
         await self._engine.close(self._workers)
 
     def stop(self) -> None:
-        """Asks for the end: `run` returns and iterators end. May be called from a handler.
+        """Asks the consumer to end: `run` returns and iterators end. A handler may call it.
 
         A consumer that is being opened is closed again: `run` returns, ``async with`` raises
         `ConsumerClosedError`.
@@ -369,30 +371,31 @@ class Consumer(RunsHandlers):
     ) -> None:
         """Calls ``handler`` for every message until `stop`, a signal, or cancellation.
 
-        The handler's return acks, but for a message with an open tree (`Message.tree`), which its
-        tree acks; an exception nacks (`Retry` and `Reject` choose), and what it settles itself
-        stands. Opens the consumer, and closes it in the end, unless that was
-        done around it.
+        The handler's return acks the message, unless the message has an open tree (`Message.tree`):
+        then the tree acks it. An exception nacks it, and `Retry` and `Reject` decide how. A message
+        that the handler has settled itself stays settled. `run` opens the consumer, and closes it
+        at its end, unless ``async with`` does that.
 
         Args:
             handler: ``async def handler(message)``, or ``handler(batch)`` with a ``batch_size``; or
                 any callable that returns an awaitable. Its result is not used.
-            around: functions that take a handler and return one, which is called instead: the first
-                is outermost. It decides whether to call what it was given, sees what that raises,
-                and its own return or error is what counts.
+            around: functions that take a handler and return one, which is called instead. The first
+                is outermost. The new handler decides whether to call the one that it was given, and
+                its own return or error counts.
             concurrency: handlers running at once, at most.
             ordering: which records run one after another, also by its name, such as ``"partition"``.
             batch_size: records in a batch, at most; None for one message a call.
             batch_wait: seconds that the first record of a batch waits for the rest.
             handle_signals: SIGTERM and SIGINT end the run (main thread only), of every consumer in
-                the loop. Handlers that were set before are called as well, and put back.
+                the loop. Signal handlers that were set before are called as well, and restored at
+                the end.
             transactions: commits what handlers send (`Message.send`) together with the positions of
                 their records, such as ``KafkaTransactions(transactional_id=…)``: exactly once.
 
         Raises:
             ConfigurationError: an option, or a handler, that cannot work.
-            HandlerError: the handler returned what cannot be awaited, or has made a consumer; nothing
-                of that is settled.
+            HandlerError: the handler returned nothing that can be awaited, or has made a consumer;
+                its records are not settled.
             ConsumerSdkError: what made the consumer stop by itself.
 
         Cancellation: drains and flushes first.
@@ -445,8 +448,9 @@ class Consumer(RunsHandlers):
     async def flush(self) -> None:
         """Returns when everything settled so far is durable.
 
-        Except, without a store, what is settled above more holes than the broker's commit has
-        room for: it is delivered again after a crash. `Message.durable` waits for that too.
+        Exception: without a store, a record may be settled above more holes than fit into the
+        broker's commit. It is delivered again after a crash. `Message.durable` waits for such
+        records too.
 
         Raises:
             PartitionLostError: a partition was lost meanwhile; it is redelivered.
@@ -458,8 +462,9 @@ class Consumer(RunsHandlers):
     def settle(self, receipts: Receipts | Bytes) -> int:
         """Applies what became of branches in other processes; see `Branch.token`.
 
-        In any order, and any number of times: what was applied before, or belongs to a tree that
-        is over, or not to this consumer, is ignored, and counted in `stats`. From another thread:
+        Receipts may come in any order, and any number of times. Those that were applied before, and
+        those of a tree that is over or of another consumer, are ignored and counted in `stats`.
+        From another thread:
         ``loop.call_soon_threadsafe(consumer.settle, receipts)``.
 
         Returns:
@@ -474,13 +479,14 @@ class Consumer(RunsHandlers):
         return self._engine.settle(receipts)
 
     def pause(self, partition: Partition | None = None, *, reason: str = "operator") -> None:
-        """Stops fetching a partition, or all; what was fetched is handed out and settled as ever.
+        """Stops fetching a partition, or all; records that were fetched before are still handed out.
 
-        It stays so for this consumer until `resume`, also while a partition moves away and comes
-        back, and for one that is not held yet. May be called before the consumer is opened.
+        The pause lasts until `resume`, also if the partition moves away and comes back, and also
+        for a partition that this consumer does not hold yet. It may be called before the consumer
+        is opened.
 
         Args:
-            partition: None for all, and for those that come later.
+            partition: None for all, those that come later included.
             reason: why, for `explain`, `snapshot` and the log.
 
         Raises:
@@ -492,15 +498,15 @@ class Consumer(RunsHandlers):
         self._engine.pause(partition, reason)
 
     def resume(self, partition: Partition | None = None) -> bool:
-        """Fetches what `pause` or ``lag_policy="pause"`` holds back.
+        """Fetches again what `pause` or ``lag_policy="pause"`` has stopped.
 
-        It stays so for this consumer, also when the partition moves away and comes back.
+        This holds also if the partition moves away and comes back.
 
         Args:
-            partition: None for all; one of them also where all are paused.
+            partition: None for all. A single partition is resumed also if all are paused.
 
         Returns:
-            False if nothing that is held was held back.
+            False if no partition of this consumer was paused.
         """
         optional(PARTITION).check("partition", partition, "resume")
         self._check_loop()
@@ -511,28 +517,29 @@ class Consumer(RunsHandlers):
         return self._engine.stats()
 
     def explain(self, partition: Partition | None = None) -> Mapping[Partition, Explanation]:
-        """What pins the watermark of each held partition, or of the one given.
+        """What pins the watermark of each assigned partition, or of the given one.
 
-        The first unsettled record's position, age, attempts, key and state, how many holes lie above
-        it, and what is unsettled in records and bytes; printed, it is one line. It costs a walk
-        over the holes.
+        It has the position, age, attempts, key and state of the first unsettled record, the number
+        of holes above it, and the unsettled records and bytes. Printed, it is one line. Its cost
+        grows with the holes.
         """
         return explain(self._engine, partition)
 
     def snapshot(self) -> Snapshot:
         """All that is known of the consumer now, for pages and metrics; see `Snapshot`.
 
-        It costs what has changed since the last one; with more than some hundred busy partitions not
-        all are looked at closely each time. Lags are asked for every 10 s while somebody takes
-        snapshots, and None until then. Call it in the consumer's event loop.
+        Its cost grows with the changes since the last snapshot. With more than some hundred busy
+        partitions, each snapshot has the current pinning record of only some of them. While
+        somebody takes snapshots, the consumer asks for lags every 10 s; before that they are None.
+        Call it in the consumer's event loop.
         """
         self._check_loop()
         return snapshot(self._engine)
 
     async def snapshot_in_turns(self) -> Snapshot:
-        """Like `snapshot`, while the event loop turns: of thousands of partitions.
+        """Like `snapshot`, for thousands of partitions: other tasks run in between.
 
-        Each partition is as it was when it was its turn, and the rest as it is at the end.
+        Each partition is shown as it was at its turn, and the rest as it is at the end.
         """
         self._check_loop()
         for _ in looking(self._engine):
@@ -544,8 +551,8 @@ class Consumer(RunsHandlers):
 
         Args:
             stalled_after: seconds for which a record may pin its partition's position.
-            needs_progress: a partition that is pinned for longer makes the consumer not ``live``,
-                rather than being a reason alone.
+            needs_progress: a partition that is pinned for longer makes the consumer not ``live``.
+                Otherwise it is only one of the ``reasons``.
         """
         SECONDS.check("stalled_after", stalled_after, "health")
         FLAG.check("needs_progress", needs_progress, "health")

@@ -25,8 +25,8 @@ CONSUMER = instance(Consumer, "a Consumer, such as Consumer(adapter)")
 class Group(RunsHandlers):
     """Consumers that run and end together, each with its handler.
 
-    A signal, `stop` or cancellation ends all of them, as it would each alone: with a drain and a
-    last flush. One that fails ends the others in the same way. One that is stopped alone does not.
+    A signal, `stop` or cancellation ends all of them, each with a drain and a last flush. If one
+    fails, the others end in the same way. If one is stopped by itself, the others go on.
 
     Args:
         handlers: the handler of each consumer.
@@ -45,10 +45,11 @@ class Group(RunsHandlers):
             self.add(consumer, handler)
 
     def add(self, consumer: Consumer, handler: Handler, **options: Any) -> None:
-        """Another consumer, with options of `Consumer.run` such as ``concurrency``.
+        """Adds a consumer and its handler, with options of `Consumer.run` such as ``concurrency``.
 
         Raises:
-            ConfigurationError: it is there already, or is no consumer; or the handler cannot work.
+            ConfigurationError: the consumer was added before, or is no consumer, or the handler
+                cannot work.
         """
         CONSUMER.check("consumer", consumer, "Group.add")
         if consumer in self._runs:
@@ -58,11 +59,11 @@ class Group(RunsHandlers):
 
     @property
     def consumers(self) -> Sequence[Consumer]:
-        """Those that were added, in that order."""
+        """The consumers, in the order in which they were added."""
         return list(self._runs)
 
     def check(self) -> None:
-        """Looks at what each consumer is to be run with; nothing is opened.
+        """Checks the handler and options of each consumer, and opens nothing.
 
         Raises:
             ConfigurationError: as `run`.
@@ -82,8 +83,8 @@ class Group(RunsHandlers):
 
         Raises:
             ConfigurationError: there is no consumer in it, or one has an option that cannot work.
-            Exception: what the first one that failed has raised; what others raise as they end is
-                logged.
+            Exception: the error of the first consumer that failed. Errors of the others, as they
+                end, are logged.
 
         Cancellation: all drain and flush first.
         """

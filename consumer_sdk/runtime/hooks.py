@@ -17,19 +17,21 @@ log = logging.getLogger(__name__)
 
 
 class Hooks(Protocol):
-    """Told what became of messages and partitions; subclass it to be told of some.
+    """Is told the outcome of messages, and assignments of partitions. Override the methods that you need.
 
     These are Storm's ack and fail callbacks with values (``IAckValueSpout``,
-    ``IFailValueSpout``). They are called at once, in the event loop, where it happens: be short,
-    and do not block. One that raises is logged, and changes nothing.
+    ``IFailValueSpout``). The consumer calls them at once, in the event loop: be short, and do not
+    block. If one raises, the consumer logs the error and goes on.
 
-    Every record ends with exactly one call of `settled` or `dead_lettered`, whoever settles it and
-    however often that is tried; with neither when its partition is lost, or the consumer closed,
-    before: then it is delivered again, perhaps elsewhere. What is told is what has happened here,
-    not what is durable: after a crash a record may come again although it was told as settled.
-    Await `Message.durable` or `Consumer.flush` for that.
+    Every record ends with exactly one call of `settled` or `dead_lettered`, even if it is acked
+    several times. It ends with neither if its partition is lost, or the consumer is closed, before:
+    then it is delivered again, perhaps elsewhere.
 
-    The message is the latest delivery that was handed out, so that ``message.attempt`` counts.
+    A call says what has happened in this process, not that it is durable. After a crash a record
+    may come again although `settled` was called. To know that an ack is durable, await
+    `Message.durable` or `Consumer.flush`.
+
+    The message is the latest delivery that was handed out, so ``message.attempt`` is its number.
     """
 
     def settled(self, message: Message) -> None:  # noqa: ARG002 - for overriders
@@ -60,7 +62,7 @@ class Hooks(Protocol):
         message: Message,  # noqa: ARG002 - for overriders
         error: BaseException | str,  # noqa: ARG002 - for overriders
     ) -> None:
-        """The record was given up, and its dead letter is durable: that settles it.
+        """The record's dead letter is durable, which settles the record.
 
         Args:
             message: its last delivery.
@@ -73,17 +75,19 @@ class Hooks(Protocol):
         message: Message,  # noqa: ARG002 - for overriders
         error: BaseException | str,  # noqa: ARG002 - for overriders
     ) -> None:
-        """The message's tree failed; `retried` or, in the end, `dead_lettered` is told too."""
+        """The message's tree failed; `retried` or, in the end, `dead_lettered` follows."""
         return
 
     def partitions_assigned(self, partitions: Sequence[Partition]) -> None:  # noqa: ARG002 - as above
-        """These are read by this consumer from now on; no record of theirs was handed out yet."""
+        """This consumer reads these partitions from now on, and has handed out no record of them yet."""
         return
 
     def partitions_revoked(self, partitions: Sequence[Partition]) -> None:  # noqa: ARG002 - as above
-        """These are over: drained and flushed, read to their end, or lost without either.
+        """This consumer no longer has these partitions.
 
-        Nothing that is settled of them from now on has an effect here.
+        They were drained and flushed, read to their end, or lost without either.
+
+        An ack of one of their records has no effect from now on.
         """
         return
 

@@ -57,39 +57,44 @@ __all__ = ["KafkaAdapter"]
 class KafkaAdapter(Adapter):
     """Reads Kafka topics, in a group or alone.
 
-    In a group the partitions are shared with the other members and positions are committed in
-    the member's name, and only of what it holds, so that a former owner can never
-    overwrite; with them, as far as the broker has room, what is settled above and how often the
-    rest was tried. Alone (``group=None``) all partitions are read, new ones are found, and nothing is
-    kept, for a store keeps checkpoints by group too: each start begins at the consumer's ``start``.
-    Topics are never created.
+    In a group, the members share the partitions. A member commits in its own name, and only
+    positions of partitions that it holds, so a former owner never overwrites a newer position. The
+    commit's metadata hold the settled ranges above the position and the attempts of other records,
+    as far as the broker has room.
+
+    Alone (``group=None``), the adapter reads all partitions, finds new ones, and keeps no position
+    (a store keeps checkpoints by group too). Each start begins at the consumer's ``start``. The
+    adapter never creates a topic.
 
     Args:
         topics: their names, one by one or in a list.
         bootstrap_servers: ``"host:port"``, several with commas or in a sequence.
         group: the consumer group, or None to read alone and keep no position.
-        protocol: how the group shares partitions out: ``"classic"``, ``"consumer"`` (KIP-848, Kafka 4.0), or
-            ``"auto"`` for what the broker and the group offer.
+        protocol: the group's rebalance protocol: ``"classic"``, ``"consumer"`` (KIP-848, Kafka
+            4.0), or ``"auto"``: the newest that the broker offers and the group allows.
         pattern: instead of topics: a regular expression that the whole name of each topic matches. Topics
             that are made later are read too, and topics that are deleted leave.
         isolation_level: ``"read_committed"`` or ``"read_uncommitted"``.
         session_timeout: seconds without a heartbeat after which a classic group gives the partitions
             to others; by default 10.
         rebalance_timeout: seconds that the group waits for a member to give up its partitions:
-            the bound of a drain; in a classic group two heartbeat intervals and a second, or more.
+            the bound of a drain. In a classic group at least two heartbeat intervals and a second.
         heartbeat_interval: seconds between heartbeats; by default 3, or a third of the shorter
             timeout.
         connect_timeout: seconds that `open` waits for the servers, which may be restarting.
         client_id: the name that the broker's logs and quotas know this client by.
-        share_group: instead of a group: the share group (KIP-932, Kafka 4.1) in which the topics are a queue:
-            its members share the records of each partition, and the broker keeps what was settled.
-        acquire_mode: of a share group: ``"batch_optimized"`` acquires whole record batches, ``"record_limit"``
-            never more records than are wanted (KIP-1206, Kafka 4.2).
+        share_group: instead of a group: a share group (KIP-932, Kafka 4.1), for which the topics
+            are a queue. Its members share the records of each partition, and the broker keeps which
+            were settled.
+        acquire_mode: of a share group: ``"batch_optimized"`` acquires whole record batches;
+            ``"record_limit"`` acquires at most the records that there is room for (KIP-1206, Kafka
+            4.2).
         initial_position: where a new share group begins, unless somebody has set its
             ``share.auto.offset.reset``: ``"earliest"`` or ``"latest"``.
-        longest_hold: of a share group: seconds that a failed record may wait here for its next attempt,
-            while its lock is renewed. One that has to wait longer is released, and comes again at once, to any
-            member. A broker before Kafka 4.2 renews no locks, which shortens this.
+        longest_hold: of a share group: seconds that a failed record may wait in this consumer for
+            its next attempt, while the consumer renews its lock. If the record has to wait longer,
+            the consumer releases it, and the broker redelivers it at once, to any member. A broker
+            before Kafka 4.2 renews no locks, which shortens this.
         max_batch_bytes: bytes that a compressed record batch may have when it is decompressed; one
             that has more is an `UnreadableRecordError`. A broker's limits count compressed bytes.
         client_options: any other option of ``AIOKafkaConsumer``, such as ``security_protocol``,
@@ -164,7 +169,7 @@ class KafkaAdapter(Adapter):
 
     @property
     def session(self) -> Session:
-        """What is open, for `KafkaTransactions`."""
+        """The open session, for `KafkaTransactions`."""
         return self._session
 
     @property

@@ -51,18 +51,20 @@ __all__ = ["KinesisAdapter"]
 class KinesisAdapter(Adapter):
     """Reads a Kinesis stream, or several, in a group or alone.
 
-    In a group the shards are shared with the other members by leases in the consumer's store, and
-    handed over when one comes or goes. A shard that was split or merged is read to its end, and
-    its children once every record of all their parents is settled, whoever reads them. Records of
-    the Kinesis Producer Library come one by one. Alone (``group=None``) all shards are read from
-    the consumer's ``start``, and nothing is kept.
+    In a group, the members share the shards by leases in the consumer's store, and hand them over
+    when a member joins or leaves. A shard that was split or merged is read to its end. Its children
+    are read when every record of all their parents is settled, whichever member reads them. An
+    aggregate of the Kinesis Producer Library is delivered as its single records.
+
+    Alone (``group=None``), the adapter reads all shards from the consumer's ``start``, and stores
+    no position.
 
     A position is ``(sequence number, sub-sequence number)``. ``start="latest"`` is pinned as the
     time of the service's clock.
 
     Args:
-        stream: its name or ARN; several one by one or in a sequence. Their shards are shared by
-            stream, and each of them has its own leases.
+        stream: its name or ARN; several one by one or in a sequence. Each stream has leases of its
+            own, so its shards are shared independently of the others.
         group: the consumer group, which the KCL calls the application. Its members share checkpoints and leases.
         region_name: of the stream; by default as the AWS tools find it.
         fan_out: the name of an enhanced fan-out consumer, which is registered if it does not exist. It
@@ -287,7 +289,7 @@ class KinesisAdapter(Adapter):
     # -- positions ------------------------------------------------------------------------
 
     async def commit(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
-        """Kinesis keeps no positions; of a shard that has ended the lease is released as such."""
+        """Releases the lease of a shard that has ended. Kinesis itself keeps no positions."""
         held = {f.assignment: grant for f in flushes if (grant := self._grant(f.assignment))}
         ends: dict[str, list[Grant]] = {}
         for flush in flushes:
@@ -317,7 +319,7 @@ class KinesisAdapter(Adapter):
     async def positions(
         self, assignments: Sequence[Assignment], at: Start
     ) -> Mapping[Assignment, Position | None]:
-        """The service tells of none; where a shard was found trimmed, of its first."""
+        """Kinesis reports no positions; the adapter knows the first one of a shard that it has found trimmed."""
         opened, is_known = self._sessions, at is StartPoint.EARLIEST
         sessions = {a: opened.of(a.partition.stream) for a in assignments}
         return {

@@ -60,10 +60,10 @@ class PulsarAdapter(Adapter):
     ``key_shared``    a queue: a key stays with one consumer between reconnects
     ================  ========================================================================
 
-    Records are acked one by one on every type, also in the middle of a producer's batch: cumulative
-    acks lose chunked messages. Retries, their limit and dead letters are this SDK's; the client's are not used.
-    What was acked while the connection was away is acked again, and what the broker sends again
-    although it is settled is not delivered.
+    For every type, records are acked one by one, also in the middle of a producer's batch, because
+    cumulative acks lose chunked messages. The SDK retries and dead-letters; the client's own means
+    for that are not used. Acks that were made without a connection are sent again. A settled record
+    that the broker redelivers is not delivered to the handler.
 
     A position is ``(ledger, entry, index in the batch)``.
 
@@ -255,7 +255,7 @@ class PulsarAdapter(Adapter):
     # -- acks -----------------------------------------------------------------------------
 
     async def commit(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
-        """Acks each settled record; SENT once the broker has got that, as far as can be known."""
+        """Acks each settled record. SENT: the broker has received the acks, as far as the client can tell."""
         return list(await asyncio.gather(*map(self._commit, flushes)))
 
     async def _commit(self, flush: AckFlush) -> Outcome:
@@ -306,7 +306,7 @@ class PulsarAdapter(Adapter):
     async def committed(
         self, assignments: Sequence[Assignment]
     ) -> Mapping[Assignment, Committed | None]:
-        """A subscription that exists has a cursor, which the client does not tell."""
+        """An existing subscription has a cursor, but the client does not tell its position."""
         found = {a: self._subscriber(a) for a in assignments}
         cursor = Committed(Checkpoint())
         return {a: cursor if sub is None else sub.committed for a, sub in found.items()}
@@ -347,21 +347,22 @@ class PulsarAdapter(Adapter):
     # -- records that are written again -----------------------------------------------------
 
     async def reconsume_later(self, message: Message, delay: float) -> None:
-        """Has a record delivered again after a time, to any consumer of the subscription.
+        """Asks the broker to deliver a record again after a time, to any consumer of the subscription.
 
-        Writes its copy to the retry topic, and returns when the broker has stored that; then ack the
-        record, in a handler by returning. A crash in between leaves both; ``ORIGIN_MESSAGE_ID`` in
-        their headers is the same. ``RECONSUMETIMES`` counts up; the copy's attempts begin anew.
+        It writes a copy of the record to the retry topic, and returns when the broker has stored
+        the copy. Then ack the record: in a handler, return. A crash in between leaves both, with
+        the same ``ORIGIN_MESSAGE_ID`` in their headers. ``RECONSUMETIMES`` counts up; the attempts
+        of the copy begin anew.
 
         Args:
             message: of this adapter, and not settled yet.
             delay: seconds.
 
         Raises:
-            Reject: it was done ``retry_limit`` times before. Leaving a handler, that sends the record
-                to the dead letters.
+            Reject: the record went through the retry topic ``retry_limit`` times. If the handler
+                lets this error pass, the record goes to the dead letters.
             ConfigurationError: the adapter has no ``retry_topic=True``.
-            AdapterError: the broker refuses or does not answer; nothing is known of the copy.
+            AdapterError: the broker refuses or does not answer; the copy may have been written.
 
         Cancellation: the copy may have been written.
         """
@@ -372,9 +373,9 @@ class PulsarAdapter(Adapter):
         await self._retries.send(message, delay)
 
     def dead_letters(self) -> DeadLetters | None:
-        """Topics named ``<topic>-<subscription>-DLQ``, reached as this adapter's are.
+        """Topics named ``<topic>-<subscription>-DLQ`` on the same servers.
 
-        None where messages are encrypted and ``encryption_keys`` were not given.
+        None if messages are encrypted and ``encryption_keys`` were not given.
         """
         from consumer_sdk.adapters.pulsar.dead_letters import PulsarDeadLetters
 

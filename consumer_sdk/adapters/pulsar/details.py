@@ -10,15 +10,16 @@ __all__ = ["PulsarDetails", "details_of", "event_time"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PulsarDetails:
-    """What `Message.details` is of a Pulsar record.
+    """The `Message.details` of a Pulsar record.
 
     Attributes:
         publish_time: milliseconds since the epoch.
-        event_time: likewise; None where the producer gave none.
+        event_time: milliseconds since the epoch; None if the producer gave none.
         producer_name: unique in its topic.
         schema_version: a number that the broker counts up from 0; None for a record without a schema.
-        is_encrypted: it could not be decrypted, and the value is as the broker stores it.
-        redelivery_count: the broker's own, which is lost with each connection; see `Message.attempt`.
+        is_encrypted: the message could not be decrypted, and the value is what the broker stores.
+        redelivery_count: the broker's own count, which is lost with each connection.
+            `Message.attempt` is the consumer's.
     """
 
     publish_time: int

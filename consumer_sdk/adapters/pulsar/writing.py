@@ -1,7 +1,7 @@
-"""Writes columns of records to Pulsar topics, in the client's batches.
+"""Writes columns of records to Pulsar topics, in batches of the native client.
 
-The client acknowledges each record by a callback in a thread of its own. One callback counts those of all records of
-a `send`, and wakes the event loop once.
+The client calls back for each record, in a thread of its own. One callback counts the records of a
+whole `send`, and wakes the event loop once.
 """
 
 from __future__ import annotations
@@ -64,13 +64,14 @@ class PulsarWriter(RecordWriter):
 
     Args:
         service_url: ``pulsar://host:6650`` or ``pulsar+ssl://host:6651``.
-        batching: ``"default"``; ``"key"``: a batch has one key, as readers that are ``key_shared``
-            need it; ``"none"``: each record alone, in chunks where it is larger than the broker takes.
+        batching: ``"default"``; ``"key"``: all records of a batch have one key, which
+            ``key_shared`` subscriptions need; ``"none"``: each record is sent alone, in chunks if
+            it is larger than the broker accepts.
         compression: ``"none"``, ``"lz4"``, ``"zlib"``, ``"zstd"`` or ``"snappy"``.
-        delivery_timeout: seconds after which a record is given up.
+        delivery_timeout: seconds after which sending a record is an error.
         connection: any other option of `consumer_sdk.adapters.pulsar.client.connection.Connection`.
 
-    A topic that is missing is made by the broker, if it makes topics.
+    A broker that creates topics automatically creates a missing one.
 
     Raises:
         ConfigurationError: an option is unknown or cannot work.
@@ -115,7 +116,7 @@ class PulsarWriter(RecordWriter):
 
     @classmethod
     def from_url(cls, url: str) -> PulsarWriter:
-        """The writer for a URL; its topic is the caller's to use.
+        """The writer for a URL. The URL's topic is for the caller; the writer ignores it.
 
         Raises:
             ConfigurationError: the URL is malformed, or an option is unknown or cannot work.
@@ -129,7 +130,7 @@ class PulsarWriter(RecordWriter):
         self._client = self._connection.make_client()
 
     async def prepare(self, topic: str) -> None:
-        """Looks the topic up, and makes a producer, which the broker may refuse."""
+        """Looks the topic up, and makes a producer for it; the broker may refuse that."""
         name = full_name(topic)
 
         async def found(_left: float) -> int:
@@ -143,7 +144,7 @@ class PulsarWriter(RecordWriter):
         await self._producer(name)
 
     def pack(self, records: Outgoing) -> dict[str, list[Any]]:
-        """Makes messages, by the topic or partition that they go to."""
+        """Makes messages, grouped by the topic or partition that they go to."""
         topic = full_name(records.topic)
         made: dict[str, list[Any]] = {}
         for place, record in zip(
@@ -166,7 +167,7 @@ class PulsarWriter(RecordWriter):
             yield topic if number is None else f"{topic}-partition-{number}"
 
     async def send(self, packed: dict[str, list[Any]]) -> None:
-        """Hands messages to the client; waits until those of the call before are stored."""
+        """Hands messages to the client; waits until those of the previous call are stored."""
         if self._failure is not None:
             raise self._failure
         producers = {place: await self._producer(place) for place in packed}

@@ -75,10 +75,11 @@ record. Tasks and threads that the handler starts inherit it."""
 
 
 def current_message() -> Message | None:
-    """The message that the handler around this was given by `Consumer.run`.
+    """The message that the current handler has got from `Consumer.run`.
 
-    None outside of a handler, and in one of batches. Also in tasks that a handler starts and awaits,
-    and in `asyncio.to_thread`; not in tasks that outlive it: their worker goes on to other messages.
+    None outside of a handler, and in a handler of batches. It works in tasks that a handler starts
+    and awaits, and in `asyncio.to_thread`. It does not work in tasks that outlive the handler,
+    because the worker goes on to other messages.
     """
     in_hand = CURRENT.get(None)
     lanes = () if in_hand is None else in_hand.lanes

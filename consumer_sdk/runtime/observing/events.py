@@ -42,14 +42,14 @@ class Event:
     """Something that happened to a consumer.
 
     Attributes:
-        number: counts the consumer's events from 1; later events of its kind within a second join
-            it, and change the other attributes.
-        time: seconds since the epoch, of the last that joined.
+        number: the event's number, from 1. Later events of its kind within a second join it, and
+            change the other attributes.
+        time: seconds since the epoch, of the last event that joined.
         kind: what happened.
-        partitions: to which; ten at most are named.
+        partitions: the partitions that it concerns, ten at most.
         count: how many partitions or records it stands for.
-        text: one line about the last that joined.
-        worker: in which of several processes, from 0; None where there is one.
+        text: one line about the last event that joined.
+        worker: the number of the worker process, from 0; None if there is only one process.
     """
 
     number: int

@@ -24,9 +24,10 @@ class Health:
     """The answer to a liveness and to a readiness probe.
 
     Attributes:
-        live: the process need not be restarted: the consumer's tasks run and its event loop turns.
+        live: the consumer's tasks run and its event loop turns, so the process need not be
+            restarted.
         ready: the consumer is open, has joined its group, and may hand out records.
-        reasons: why it is not, and what else is wrong; one line each.
+        reasons: one line for each thing that is wrong.
     """
 
     live: bool

@@ -48,26 +48,27 @@ class PartitionSnapshot(NamedTuple):
 
     Attributes:
         partition: which one.
-        is_held: False: it was held before, and there are counts alone.
+        is_held: False: the partition was held before, and has only counts.
         epoch: grows with each assignment.
-        position: up to which all is settled, as text; None for nothing.
-        pinned: what holds that position; None where nothing is unsettled.
+        position: the position up to which all records are settled, as text; None if there is none.
+        pinned: the record that holds that position; None if all records are settled.
         in_flight, in_flight_bytes: unsettled records, and their estimated bytes.
-        retrying: of them, those that wait for their next delivery.
-        blocked: of them, those that wait behind such a retry.
+        retrying: unsettled records that wait for their next delivery.
+        blocked: unsettled records that wait behind such a retry.
         holes: unsettled stretches below settled records.
         lanes: keys, or records without one, that are queued or in a handler; 0 when pulling.
         trees: open trees of branches.
-        paused: why it is not fetched; None where it is.
-        pause_text: the reason that a person gave; also of a partition that was paused by itself and
-            has left, which comes back paused.
+        paused: why it is not fetched; None if it is.
+        pause_text: the reason that a person gave. A partition that was paused by hand comes back
+            paused.
         is_draining: it is being revoked.
-        lag: records behind the end; None where that is not known (yet).
-        lag_seconds: seconds behind the end: those that the broker tells, or the age of the record
-            that was fetched last; 0 at the end.
+        lag: records behind the end; None if unknown.
+        lag_seconds: seconds behind the end: as the broker reports, or the age of the record that
+            was fetched last; 0 at the end.
         fetched, suppressed, settled, failed, redelivered, dead_lettered: as in `ConsumerStats`.
-        assigned, revoked, lost: times that it came, was given back, and was lost without a flush.
-        worker: which of several processes holds it, from 0; None where there is one, or none does.
+        assigned, revoked, lost: how often it was assigned, revoked, and lost without a flush.
+        worker: the number of the worker process that holds it, from 0; None if there is only one
+            process, or none holds it.
     """
 
     partition: Partition
@@ -106,23 +107,23 @@ class Snapshot:
     Attributes:
         time: seconds since the epoch.
         broker: such as ``"kafka"``.
-        group: of the adapter, or None.
+        group: the adapter's group, or None.
         state: what the consumer is doing.
-        health: what a probe would be told.
+        health: the answer to a probe.
         stats: what `Consumer.stats` returns.
-        partitions: those that are held, and up to 1 000 that were.
+        partitions: the partitions that are held, and up to 1 000 that were held before.
         handlers: that run now.
-        handlers_limit: that may run at once; 0 when pulling.
+        handlers_limit: most handlers that may run at once; 0 when pulling.
         in_flight_limit: unsettled records at which fetching stops.
-        is_full: so many records are in flight that no more are fetched.
+        is_full: whether so many records are in flight that no more are fetched.
         loop_lag: seconds by which the event loop was late when it was looked at last.
-        handler_times: by stream and error (None: it returned), how long handlers took.
-        request_times: by ``"receive"``, ``"commit"``, ``"save"`` and error, how long requests took.
+        handler_times: how long handlers took, by stream and error (None: they returned).
+        request_times: how long requests took, by ``"receive"``, ``"commit"``, ``"save"`` and error.
         dead_letters: durable ones by error.
         flushes: flushed partitions by ``"durable"``, ``"sent"``, ``"retry"``, ``"fenced"``.
         events: the last 200, the oldest first.
         event_counts: of each kind since the beginning.
-        ready_workers: of several processes, those that are ready; None where there is one.
+        ready_workers: the worker processes that are ready; None if there is only one process.
     """
 
     time: float

@@ -69,27 +69,30 @@ class ConsumerStats:
 
     Attributes:
         partitions: held now.
-        paused: those whose fetch is paused, by back-pressure, for their holes or for their lag.
-        over_hole_budget: those that have more holes, or older ones, than they may.
-        over_max_lag: those that started too far behind the end, and wait for `Consumer.resume`.
-        fetched: records tracked, without re-fetches.
-        suppressed: records fetched again although they were settled or known; not delivered.
+        paused: partitions whose fetch is paused: by back-pressure, for their holes or for their
+            lag.
+        over_hole_budget: partitions that are over their budget of holes.
+        over_max_lag: partitions that started too far behind the end, and wait for
+            `Consumer.resume`.
+        fetched: records that were tracked; one that is fetched again counts once.
+        suppressed: records that were fetched again although they were settled or in flight, and so
+            were not delivered.
         settled: records settled.
         in_flight: records unsettled now, and their estimated bytes.
         retrying: records waiting for their next delivery now.
         redelivered: retries handed back by this consumer.
         failed: deliveries that failed.
         dead_lettered: records whose dead letter is durable.
-        ignored: settles that came too late, twice, or for a lost partition.
-        lost: positions skipped at a start: the broker no longer stored them, or they were too
-            many (``lag_policy="skip"``). A loss of a number that the broker does not tell, as of
-            Kinesis, counts as one.
-        resets: starts at a position that another program had set, against the store's.
+        ignored: acks, nacks and rejects that came too late, twice, or for a lost partition.
+        lost: positions that were skipped at a start, because the broker no longer stored them, or
+            because they were too many (``lag_policy="skip"``). If the broker does not tell how many
+            (Kinesis), a loss counts as one.
+        resets: starts at a position that another program had set, in place of the store's.
         hole_alarms: times that a partition went over its hole budget.
-        flushes: round trips that made acks durable.
-        truncated: checkpoints that were made durable without some of their settled ranges, or
-            attempts of failed records, since the store or the broker does not take so many. Each
-            flush of a partition counts, for as long as that goes on; it is no number of records.
+        flushes: flushes that made acks durable.
+        truncated: checkpoints that were stored without some of their settled ranges or attempts,
+            because the store or the broker has no room for more. It counts flushes of a partition,
+            not records.
         fetch_errors: fetches that failed and were tried again.
     """
 

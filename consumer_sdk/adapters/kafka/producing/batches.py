@@ -5,8 +5,8 @@ A record of the format 2, whose numbers are zigzag varints::
     length of what follows | attributes 0 | time since the batch's 0 | offset since the batch's |
     length of the key, -1 of null | key | length of the value, -1 of null | value | headers
 
-All records of a call have one time. Numbers are made of columns by numpy, and pyarrow joins them with
-keys and values. The client's own builder takes each record as objects, one by one.
+All records of a call have one timestamp. numpy encodes the numbers of whole columns, and pyarrow
+joins them with keys and values. aiokafka's own builder would need objects for each record.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ CODECS: Mapping[str, tuple[int, Callable[[bytes], bytes]]] = {
 
 @dataclass(slots=True)
 class BatchOfBytes:
-    """A full batch, in the client's eyes: it calls what is public here and `_build`, `_set_producer_state`.
+    """A record batch that aiokafka's sender sends. The sender calls the public methods, `_build` and `_set_producer_state`.
 
     Attributes:
-        data: room for the head, and the records as they are sent.
-        count: of records.
-        time: of all of them, in milliseconds.
-        codec: by which they are compressed; 0 where they are not.
+        data: space for the header, then the encoded records.
+        count: how many records it has.
+        time: the timestamp of all records, in milliseconds.
+        codec: the number of the compression codec; 0 for none.
     """
 
     data: bytearray
@@ -70,18 +70,18 @@ class BatchOfBytes:
     producer: tuple[int, int, int] = (-1, -1, 0)
 
     def record_count(self) -> int:
-        """Of records; the client numbers batches by them."""
+        """How many records it has; aiokafka's sender computes sequence numbers from that."""
         return self.count
 
     def size(self) -> int:
-        """Of the batch in bytes."""
+        """The size of the batch in bytes."""
         return len(self.data)
 
     def close(self) -> None:
-        """Nothing is added to it anyway."""
+        """Does nothing, because no record is ever added."""
 
     def closed(self) -> bool:
-        """So that the client sends it at once."""
+        """True, so that aiokafka sends the batch at once."""
         return True
 
     def _set_producer_state(self, number: int, epoch: int, sequence: int) -> None:
@@ -98,13 +98,13 @@ class BatchOfBytes:
 def record_batches(
     records: Outgoing, partitions: Any, *, limit: int, time: int, compression: str | None
 ) -> Iterator[tuple[int, BatchOfBytes]]:
-    """Each batch and its partition; the batches of a partition in the order of the records.
+    """Yields each batch and its partition. The batches of a partition are in the order of the records.
 
     Args:
         records: for one topic.
         partitions: the partition of each.
-        limit: bytes of a batch before it is compressed, unless one record has more.
-        time: of all records, in milliseconds.
+        limit: bytes of a batch before it is compressed; a single larger record is a batch alone.
+        time: the timestamp of all records, in milliseconds.
         compression: a name in `CODECS`.
     """
     if not len(records):
@@ -132,7 +132,7 @@ def _compressed(data: memoryview, compression: str | None) -> tuple[int, bytes |
 
 
 def encoded_headers(headers: Headers) -> bytes:
-    """Headers as a record ends with them."""
+    """Encodes the headers, which are the end of a record."""
     parts = [_varint(len(headers))]
     for name, value in headers:
         text = name.encode()
@@ -155,9 +155,9 @@ class _Rows:
     """Records as columns.
 
     Attributes:
-        keys: bytes; empty of null. None where no record has one.
-        key_lengths: -1 of null.
-        tails: headers; None where no record has any.
+        keys: the bytes of each key, empty for null. None if no record has a key.
+        key_lengths: the length of each key, -1 for null.
+        tails: the encoded headers of each record; None if no record has any.
     """
 
     keys: Any
@@ -183,15 +183,15 @@ class _Rows:
         )
 
     def bound(self, limit: int) -> Any:
-        """What each record takes at most, in a batch of so many bytes."""
+        """The most bytes that each record takes, in a batch of that size."""
         return _whole(self._bodies(_widths(np.array(limit // LEAST_RECORD))))
 
     def encode(self, offsets: Any, order: Any) -> tuple[memoryview, Any]:
-        """All records one after another, and where each begins, and the last ends.
+        """Encodes the records one after another; returns the bytes, where each record begins, and where the last one ends.
 
         Args:
-            offsets: of each within its batch.
-            order: the number of each in the columns.
+            offsets: the offset of each record within its batch.
+            order: the row of each record in the columns.
         """
         zeros = np.zeros((len(offsets), 2), np.uint8)  # attributes, and the time
         heads = _joined(
@@ -215,7 +215,7 @@ class _Rows:
 
 
 def _cuts(partitions: Any, sizes: Any, limit: int) -> tuple[Any, Any]:
-    """Where batches begin and end: with a partition, or before they would be too large."""
+    """Where batches begin and end: at the end of a partition, or before a batch would be too large."""
     totals = np.concatenate([[0], np.cumsum(sizes)])
     changes = np.flatnonzero(partitions[1:] != partitions[:-1]) + 1
     ends: list[int] = []
@@ -252,7 +252,7 @@ def _zigzag(numbers: Any) -> Any:
 
 
 def _tables() -> tuple[Any, Any]:
-    """The varints of what has 16 bits: their widths, and their bytes in one number of four."""
+    """Tables of the varints of all 16-bit numbers: their widths, and their bytes as one 32-bit number."""
     numbers = np.arange(1 << 16, dtype=np.uint32)
     widths = 1 + (numbers > 0x7F).astype(np.uint8) + (numbers > 0x3FFF)  # noqa: PLR2004 - bits
     cells = np.zeros((len(numbers), 4), np.uint8)
@@ -265,7 +265,7 @@ WIDTHS, CELLS = _tables()
 
 
 def _widths(numbers: Any) -> Any:
-    """The bytes of each as a varint."""
+    """How many bytes each number takes as a varint."""
     rest = _zigzag(numbers)
     if rest.max() < len(WIDTHS):
         return WIDTHS[rest].astype(np.int64)
@@ -276,7 +276,7 @@ def _widths(numbers: Any) -> Any:
 
 
 def _varints(numbers: Any) -> tuple[Any, Any]:
-    """Each as bytes in a row, and which of them count."""
+    """The varint of each number as a row of bytes, and which bytes of the row it uses."""
     rest = _zigzag(numbers)
     if rest.max() < len(WIDTHS):
         widths = WIDTHS[rest]
@@ -294,7 +294,7 @@ def _varints(numbers: Any) -> tuple[Any, Any]:
 
 
 def _joined(*parts: tuple[Any, Any]) -> Any:
-    """The bytes of each row that count, as a column."""
+    """Joins the used bytes of each row into a column of binary values."""
     cells = np.concatenate([cells for cells, _ in parts], axis=1)
     counts = np.concatenate([counts for _, counts in parts], axis=1)
     ends = np.concatenate([[0], np.cumsum(np.count_nonzero(counts, axis=1))])

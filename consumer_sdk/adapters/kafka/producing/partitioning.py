@@ -1,10 +1,10 @@
-"""Which partition a record is written to, as Java's producer chooses it; pure, by columns.
+"""Chooses the partition of each record as Java's producer does. Pure; works on columns.
 
-1. The partition that the record names.
-2. By its key: ``murmur2(key) mod partitions``, so that records of one key stay in order, whichever client
-   has written them.
-3. Without a key: runs of records in turn, since few large batches cost less than many small ones
-   (KIP-480, the sticky partitioner).
+1. The partition that the record names, if any.
+2. A record with a key: ``murmur2(key) mod partitions``. So records of one key are in one partition,
+whichever client writes them.
+3. A record without a key: runs of records go to the partitions in turn, because few large batches
+cost less than many small ones (KIP-480, the sticky partitioner).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def partitions_of(records: Outgoing, count: int, first: int) -> Any:
 
     Args:
         records: for a topic.
-        count: its partitions.
-        first: where records without a key begin their turn.
+        count: how many partitions the topic has.
+        first: the partition at which records without a key begin.
 
     Returns:
         a numpy array.
@@ -71,7 +71,7 @@ def _named(records: Outgoing, count: int) -> Any:
 
 
 def murmur2(keys: Any) -> Any:
-    """Java's hash of each key, as a numpy array of unsigned integers; of a null key, anything.
+    """Java's hash of each key, as a numpy array of unsigned integers. The hash of a null key is undefined.
 
     Args:
         keys: a ``pyarrow`` array of binary.
@@ -93,7 +93,7 @@ def murmur2(keys: Any) -> Any:
 
 
 def lengths_of(values: Any) -> Any:
-    """The bytes of each value, as a numpy array; 0 of null."""
+    """The size of each value in bytes, as a numpy array; 0 for null."""
     return _places(values)[1]
 
 
@@ -104,7 +104,7 @@ def _mix(hashes: Any, rows: Any, word: Any) -> None:
 
 
 def _finish(hashes: Any, words: Any, starts: Any, lengths: Any, short: Any) -> None:
-    """The last one to three bytes, and the end."""
+    """Hashes the last one to three bytes of each key, and finishes the hash."""
     rest = (lengths % 4).astype(np.uint32)
     rows = short[rest[short] > 0]
     mask = (np.uint32(1) << (rest[rows] * np.uint32(8))) - np.uint32(1)
@@ -116,7 +116,7 @@ def _finish(hashes: Any, words: Any, starts: Any, lengths: Any, short: Any) -> N
 
 
 def _places(values: Any) -> tuple[Any, Any]:
-    """Where each begins, and its length."""
+    """Where each value begins, and its length."""
     wide = pa.types.is_large_binary(values.type) or pa.types.is_large_string(values.type)
     kind = np.dtype(np.int64 if wide else np.int32)
     offsets = values.buffers()[1]

@@ -1,10 +1,11 @@
-"""Writes columns of records to Kafka topics, in batches that are made here.
+"""Writes columns of records to Kafka topics, in record batches of our own.
 
-The client's ``send`` makes a future for each record, which takes ten times as long as the record.
-So records are sorted by partition, columns become batches (`batches`), and the client sends each as a whole.
+aiokafka's ``send`` makes a future for each record, which takes ten times as long as encoding the
+record. So the writer sorts records by partition and encodes columns as batches (`batches`).
+aiokafka sends each batch as a whole.
 
-Order: each partition has a lane, in which a batch is sent when the one before it was acknowledged.
-Lanes hold what was packed in the last two calls of `KafkaWriter.send`; more waits.
+Order: each partition has a lane. A lane sends a batch when the broker has acknowledged the one
+before it. Lanes hold the batches of the last two calls of `KafkaWriter.send`; a third call waits.
 """
 
 from __future__ import annotations
@@ -79,9 +80,10 @@ class KafkaWriter(RecordWriter):
     Args:
         bootstrap_servers: ``"host:port"``, several with commas or in a sequence.
         connect_timeout: seconds to wait for the servers, which may be restarting when it is opened.
-        delivery_timeout: seconds for which a batch is tried again, until it is given up.
-        options: any other option of ``AIOKafkaProducer``. Idempotence is on (a batch that is sent
-            again is stored once), unless ``acks`` forbids it.
+        delivery_timeout: seconds for which the writer tries to send a batch. Then it raises an
+            error.
+        options: any other option of ``AIOKafkaProducer``. Idempotence is on, unless ``acks``
+            forbids it: a batch that is sent again is stored once.
 
     Raises:
         ConfigurationError: an option is unknown or cannot work.
@@ -136,7 +138,7 @@ class KafkaWriter(RecordWriter):
 
     @classmethod
     def from_url(cls, url: str) -> KafkaWriter:
-        """The writer for a URL; its topic is the caller's to use.
+        """The writer for a URL. The URL's topic is for the caller; the writer ignores it.
 
         Raises:
             ConfigurationError: the URL is malformed, or an option is unknown or cannot work.
@@ -161,7 +163,7 @@ class KafkaWriter(RecordWriter):
             ) from error
 
     async def prepare(self, topic: str) -> None:
-        """Asks the broker for the topic, for `connect_timeout` seconds; never creates one."""
+        """Looks the topic up at the broker, for `connect_timeout` seconds at most; never creates it."""
         self._topics[topic] = await keep_trying(
             lambda _left: self._described(topic), self._connect_timeout
         )
@@ -181,7 +183,7 @@ class KafkaWriter(RecordWriter):
         return found
 
     def pack(self, records: Outgoing) -> list[Batch]:
-        """Batches, in order for each partition."""
+        """Encodes records as batches, in order for each partition."""
         self._check_sizes(records)
         count = len(self._topics[records.topic].partitions)
         partitions = partitions_of(records, count, self._first)
@@ -209,7 +211,7 @@ class KafkaWriter(RecordWriter):
             )
 
     async def send(self, packed: list[Batch]) -> None:
-        """Puts batches into the lanes of their partitions; waits for those of the call before."""
+        """Puts batches into the lanes of their partitions; waits until those of the previous call are acknowledged."""
         if self._failure is not None:
             raise self._failure
         before = self._unacked
@@ -221,7 +223,7 @@ class KafkaWriter(RecordWriter):
         await self._acked(before)
 
     async def flush(self) -> int:
-        """Waits for every lane."""
+        """Waits until all batches are acknowledged."""
         await self._acked([*self._lanes.values()])
         if self._failure is not None:
             raise self._failure
@@ -230,7 +232,7 @@ class KafkaWriter(RecordWriter):
         return sent
 
     async def aclose(self) -> None:
-        """Gives up what was not acknowledged."""
+        """Drops batches that are not acknowledged, and closes the producer."""
         lanes, self._lanes = self._lanes, {}
         for lane in lanes.values():
             lane.cancel()
@@ -252,7 +254,7 @@ class KafkaWriter(RecordWriter):
         await asyncio.gather(*[await self._queued(batch) for batch in batches])
 
     async def _queued(self, batch: Batch) -> asyncio.Future[Any]:
-        """The acknowledgement of a batch that the client has taken; `_acked` says how late that may be."""
+        """Hands a batch to aiokafka, and returns the future of its acknowledgement. `_acked` bounds the wait for it."""
         place = {"topic": batch.topic, "partition": batch.partition}
         while True:
             # The client gives up when the batch before has waited for as long as one request may take.
@@ -261,7 +263,7 @@ class KafkaWriter(RecordWriter):
                 return found
 
     async def _acked(self, lanes: Sequence[asyncio.Task[None]]) -> None:
-        """Returns when these are done; a failure is kept, since none of the others knows of it."""
+        """Returns when these lanes are done. It keeps a failure, because the other lanes do not know of it."""
         try:
             async with asyncio.timeout(self._delivery_timeout):
                 await asyncio.gather(*lanes)

@@ -126,17 +126,21 @@ class _Plan:
 
 
 class KafkaTransactions(Transactions):
-    """Commits what handlers send together with the positions of their records, on the servers that they are read from.
+    """Commits the outputs of handlers together with the positions of their records.
+
+    Both are on the servers that the records are read from.
 
     Args:
         transactional_id: the producer's name. Each consumer that runs at the same time has its own, and keeps it when it is
             restarted.
-        timeout: seconds after which the brokers abort a transaction that is open still, such as one of a process that was
-            killed. Until then nobody who reads ``read_committed`` sees what lies behind its outputs.
-        topics: those that handlers send to. They are looked up before the first record; an output to another topic is
-            refused. Empty: any topic, which is looked up at its first output.
-        max_output_bytes: of one output; at most ``max.message.bytes`` of its topic.
-        compression: of what is written: ``"none"``, ``"gzip"``, ``"snappy"``, ``"lz4"`` or ``"zstd"``.
+        timeout: seconds after which the brokers abort a transaction that is still open, such as
+            that of a killed process. Until then ``read_committed`` readers see no record after its
+            outputs.
+        topics: the topics that handlers send to. They are looked up before the first record, and an
+            output to another topic is refused. Empty: any topic, which is looked up at its first
+            output.
+        max_output_bytes: bytes of one output; at most ``max.message.bytes`` of its topic.
+        compression: of the outputs: ``"none"``, ``"gzip"``, ``"snappy"``, ``"lz4"`` or ``"zstd"``.
 
     Raises:
         ConfigurationError: an option cannot work.

@@ -39,12 +39,13 @@ log = logging.getLogger(__name__)
 class PulsarRanges(RangeReader):
     """Reads ranges of Pulsar topics.
 
-    A position is ``(ledger, entry, index in the batch)``, as the adapter's; the one after a message
-    is ``(ledger, entry + 1, 0)`` behind the last of an entry. Timestamps are publish times.
+    A position is ``(ledger, entry, index in the batch)``, as for the adapter. The position after
+    the last message of an entry is ``(ledger, entry + 1, 0)``. Timestamps are publish times.
 
-    A topic deletes what all its subscriptions have acked: without one of its own, a reader may come
-    too late. With ``subscription=``, `open` and `partitions` see to it that each partition has it, and
-    `commit` moves it. Give it to the one that plans; what only reads ranges needs none.
+    Pulsar deletes messages that all subscriptions of a topic have acked. So without a subscription
+    of its own, a reader may come too late. With ``subscription=``, `open` and `partitions` create
+    it on each partition, and `commit` moves it. Give it to the reader that plans; readers that only
+    read ranges need none.
 
     ==========================================  =====================  ===========================
     question                                    with ``admin_url``     without
@@ -58,31 +59,36 @@ class PulsarRanges(RangeReader):
     topics that do not exist                    `open` raises          the broker may make them
     ==========================================  =====================  ===========================
 
-    A message in chunks is where its last chunk is, and is read whole although a range begins behind its
-    first one: up to 512 entries behind, in another ledger only with ``admin_url``. A range that ends with
-    chunks of no whole message is known to end only with ``admin_url``; else the read stalls, and raises.
+    The position of a chunked message is that of its last chunk. It is read whole even if the range
+    begins after its first chunk: up to 512 entries after it, and in another ledger only with
+    ``admin_url``. If a range ends with chunks of an incomplete message, the read notices the end
+    only with ``admin_url``. Without it the read stalls, and raises an error.
 
-    **What was deleted** is deleted by whole ledgers, and the broker forgets how many records they had. So a
-    read raises `PositionOutOfRangeError` where a loss is certain: the range's stop is in a deleted ledger
-    too (behind its begin), or its start is a record's own position. A start that is the end of what was
-    read before, in a ledger that was deleted since, is how every idle topic without retention goes on: the
-    read begins at the first record that is kept, and says so in a warning that names the partition.
+    **Deleted records.** Pulsar deletes whole ledgers, and forgets how many records they had. So a
+    read raises `PositionOutOfRangeError` only if a loss is certain: the range's stop is in a
+    deleted ledger too (after its first entry), or its start is the position of a record. Otherwise
+    the start may be the end of the previous range, in a ledger that was deleted afterwards: every
+    idle topic without retention looks like that. Then the read begins at the first record that is
+    kept, and logs a warning that names the partition.
 
     Args:
         topics: their names, one by one or in a list; of another namespace as ``tenant/namespace/name``.
         service_url: ``pulsar://host:6650`` or ``pulsar+ssl://host:6651``.
-        subscription: whose position `commit` moves; None for nobody's.
+        subscription: the subscription that `commit` moves; None for none.
         pattern: instead of topics, a regular expression that a topic's whole name has to match;
             of another namespace as ``tenant/namespace/regex``.
             Needs ``admin_url``.
-        initial_position: where a subscription begins that is made: ``"earliest"`` or ``"latest"``.
-            In partitions that are new later, at the earliest.
+        initial_position: where a new subscription begins: ``"earliest"`` or ``"latest"``. In
+            partitions that are created later it begins at the earliest message.
         admin_url: ``http://host:8080``; see the table.
         admin_token: a JWT for it.
-        receiver_queue: messages that the broker sends ahead of each read; fewer where they are large,
-            for 32 MiB. Without ``admin_url`` that is known once the first ones were read.
-        stall_timeout: seconds without a message, although there are more, after which a read raises.
-        seen_within: seconds after which `partitions` shows new ones; of several topics a multiple.
+        receiver_queue: messages that the broker sends ahead of each read. If messages are large,
+            the reader asks for fewer, 32 MiB in all. Without ``admin_url`` it learns their size
+            from the first ones.
+        stall_timeout: seconds without a message, although there are more, after which a read raises
+            an error.
+        seen_within: seconds after which `partitions` shows new partitions; several times as long
+            with several topics.
         crypto_key_reader: a ``pulsar.CryptoKeyReader``, for messages that are encrypted.
         connection: any other option of the adapter's connection, such as ``token``,
             ``tls_trust_certs``, ``operation_timeout`` or ``log_level``.
@@ -142,7 +148,7 @@ class PulsarRanges(RangeReader):
 
     @classmethod
     def consumer_options(cls) -> Collection[str]:
-        """Options of a consumer's URL that have no meaning here."""
+        """Options of a consumer's URL that have no effect here."""
         return KINDS.keys() - set(SHARED)
 
     @property
@@ -161,11 +167,11 @@ class PulsarRanges(RangeReader):
 
     @property
     def requests_per_look(self) -> int:
-        """Requests of a look at the ends of all partitions: few with ``admin_url``."""
+        """How many requests it takes to look up the ends of all partitions: few with ``admin_url``."""
         return 1 if self._connected is None else self._connected.look_cost
 
     async def open(self) -> None:
-        """Looks the topics up, and makes the subscription where there is none.
+        """Looks the topics up, and creates the subscription on partitions that lack it.
 
         Raises:
             ConfigurationError: an option cannot work, or a topic does not exist.
@@ -220,16 +226,19 @@ class PulsarRanges(RangeReader):
             await reading.aclose()
 
     async def commit(self, positions: Mapping[Partition, Position]) -> Mapping[Partition, Outcome]:
-        """Moves the subscription to the last entry that lies whole below each position.
+        """Moves the subscription to the last entry that lies completely below each position.
 
-        A position in the middle of a producer's batch leaves all of that batch to be read again: acks
-        of parts of a batch do not outlive the topic's unload.
+        If the position is in the middle of a producer's batch, the whole batch is read again,
+        because acks of parts of a batch do not survive an unload of the topic.
 
-        SENT: the broker has been told. It keeps cursors in memory for a while: a broker that is killed may
-        come back with an older one, and so may one that unloads the topic while it makes the cursor's first
-        ledger (some milliseconds after the first commit). The subscription is held for the moment of the commit
-        only; FENCED: somebody else holds it, or this reader has none, or is not open. GONE, with
-        ``admin_url``: the topic was deleted; without, the broker may make it again.
+        Outcomes:
+
+        - SENT: the broker has received the position. It keeps cursors in memory for a while. So a broker
+          that is killed may come back with an older one; so may a broker that unloads the topic while it
+          makes the cursor's first ledger (some milliseconds after the first commit).
+        - FENCED: somebody else holds the subscription, or this reader has none, or is not open. The reader
+          holds the subscription only during the commit.
+        - GONE, with ``admin_url``: the topic was deleted. Without it, the broker may create the topic again.
         """
         try:
             cursors = self._open.cursors
@@ -240,7 +249,7 @@ class PulsarRanges(RangeReader):
     async def committed(
         self, group: str, partitions: Collection[Partition]
     ) -> Mapping[Partition, Committed | None]:
-        """What a subscription has acked; needs ``admin_url``."""
+        """The positions that a subscription has acked; needs ``admin_url``."""
         admin = self._open.tools()
         topics = map(topic_of, partitions)
         found = await asyncio.gather(*map(admin.internals, topics))
@@ -261,7 +270,7 @@ class PulsarRanges(RangeReader):
     async def reset(
         self, group: str, positions: Mapping[Partition, Position]
     ) -> Mapping[Partition, Outcome]:
-        """Sets the subscription to the entry of each position; its consumers connect again."""
+        """Sets the subscription to the entry of each position. Its consumers reconnect."""
         found = await asyncio.gather(*(self._reset(group, *each) for each in positions.items()))
         return dict(zip(positions, found, strict=True))
 
