@@ -1,4 +1,4 @@
-"""Removes the checkpoints of partitions that are gone, as shards that have left the retention period."""
+"""Removes the checkpoints of partitions that are gone, such as shards that have left the retention period."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ NAMED = 10
 
 
 class CheckpointCleanup:
-    """Looks for what is gone, for a group whose broker tells of ends."""
+    """Looks for checkpoints of partitions that are gone, if the broker reports ends of partitions."""
 
     def __init__(self, adapter: Adapter, store: CheckpointStore | None) -> None:
         self._adapter = adapter
         self._store = store if adapter.capabilities.wants_ends else None
 
     async def run(self) -> None:
-        """Looks, for ever; a look that fails is left out."""
+        """Looks again and again; a failed look is skipped."""
         store, group, pause = self._store, self._adapter.group, FIRST
         while store is not None and group is not None:
             await asyncio.sleep(pause)

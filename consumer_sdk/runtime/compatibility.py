@@ -25,7 +25,7 @@ not absurd. In less an application's id would get lost, and each restart would s
 
 
 def check(adapter: Adapter, store: CheckpointStore | None, options: Options) -> None:
-    """Refuses options that this adapter and store cannot keep.
+    """Refuses options that this adapter or store does not support.
 
     Raises:
         ConfigurationError: says what, and what to do.
@@ -77,13 +77,13 @@ def _check_in_flight(adapter: Adapter, options: Options, wanted: int) -> None:
 
 
 def in_flight_of(adapter: Adapter, options: Options, handled: int) -> int:
-    """How many records may be in flight: what is given, or a default that the broker sends.
+    """How many records may be in flight: the given number, or a default that the broker allows.
 
     Args:
         handled: records that are with handlers at a time.
 
     Raises:
-        ConfigurationError: the broker does not send as many as are handled.
+        ConfigurationError: the broker sends fewer unacked records than handlers run.
     """
     if options.max_in_flight is not None:
         return options.max_in_flight
@@ -121,9 +121,10 @@ def _check_queue(adapter: Adapter, options: Options) -> None:
 
 
 def check_start(adapter: Adapter, store: CheckpointStore | None, options: Options) -> None:
-    """Refuses a start that this subscription cannot keep.
+    """Refuses a start that this subscription does not support.
 
-    Again once it is open: only then is known how much its commits can carry.
+    Called again when the adapter is open, because only then it is known how much its commits can
+    carry.
 
     Raises:
         ConfigurationError: says what cannot work.

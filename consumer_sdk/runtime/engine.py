@@ -66,7 +66,7 @@ OUTAGES = LimitedLoggers("consumer_sdk", burst=3, repeats_alone=True)
 
 
 class Engine:
-    """The moving parts of one `Consumer`, in one supervised task."""
+    """The parts of one `Consumer` that run, in one supervised task."""
 
     def __init__(
         self,
@@ -253,7 +253,7 @@ class Engine:
         )
 
     def settle(self, receipts: Receipts) -> int:
-        """Applies what became of branches elsewhere; returns how many changed something."""
+        """Applies the receipts of branches from other processes; returns how many changed something."""
         held = [h.trees.trees for h in self.holdings.values() if h.trees is not None]
         trackers = {trees.id: trees for trees in held}
         settled = 0
@@ -298,7 +298,7 @@ class Engine:
         self._wanted_in_flight = in_flight_of(self.adapter, self._options, in_flight)
 
     async def use(self, transactions: Transactions) -> bool:
-        """Each flush from here on is a transaction; before anything is fetched.
+        """Makes each flush a transaction. Called before records are fetched.
 
         Returns:
             False if `stop` has ended it.
@@ -335,7 +335,7 @@ class Engine:
         return is_done
 
     def start(self, queue: MessageQueue) -> None:
-        """Records are fetched from here on, and go to ``queue``."""
+        """Starts fetching; records go to ``queue``."""
         self.context.queue = queue
         self.context.allows_cumulative = self._allows_cumulative
         queue.set_gated(is_gated=self.watch.is_gated)
@@ -369,7 +369,7 @@ class Engine:
         await self._fetch_loop.run()
 
     def fail(self, error: BaseException) -> None:
-        """Something cannot go on: the consumer stops, and says why."""
+        """Stops the consumer after an error, and logs the reason."""
         if self._failure is None and not self._is_leaving:
             self._failure = error
         self.stop()
@@ -381,7 +381,7 @@ class Engine:
             raise self._failure
 
     def stop(self) -> None:
-        """Wakes whoever waits for the end; ends an opening."""
+        """Wakes all who wait for the end; ends an opening."""
         self._stop.set()
         opening, self._opening = self._opening, None
         if opening is not None:
@@ -397,7 +397,7 @@ class Engine:
         self._fetch_loop.nudge()
 
     def hand_out(self, holding: HeldPartition, messages: list[Message]) -> list[Message]:
-        """The messages go to the user now; returns those that are still wanted."""
+        """Marks messages as handed out to the user; returns those that are still wanted."""
         wanted = holding.hand_out(messages)
         if self._options.ack_timeout is not None:
             self._timers.reschedule(holding)
@@ -506,7 +506,7 @@ class Engine:
         self._assignments.pause()
 
     def resume(self, partition: Partition | None) -> bool:
-        """Fetches what is paused by hand or for its lag; False if nothing was."""
+        """Fetches again partitions that were paused by hand or for their lag; False if there were none."""
         self.context.pauses.resume(partition)
         has_resumed = self._assignments.resume(partition)
         if has_resumed:
@@ -567,7 +567,7 @@ class Engine:
 
     @property
     def loop_lag(self) -> float:
-        """By how many seconds the event loop turned too late."""
+        """How many seconds the event loop turned too late."""
         return self._health.late
 
     @property

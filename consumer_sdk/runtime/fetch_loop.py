@@ -46,19 +46,19 @@ class FetchLoop:
     Records that wait for a retry, or behind one, have a limit of their own, so that a
     population that keeps failing does not starve the rest.
 
-    A fetch costs the same however many partitions are held: what all of them hold is a running
-    sum, and only those that have changed since it was made are looked at again.
+    The cost of a fetch does not depend on the number of partitions: their load is a running sum,
+    and only partitions that have changed since the last fetch are looked at.
 
     Args:
         context: what is held, what of it has changed, where tracked records go, and who is told of
             fetches.
-        overtaken: told of a holding whose next position is no longer stored.
-        has_dead_letters: there is a place for what cannot be read.
+        overtaken: called with a partition whose next position is no longer stored.
+        has_dead_letters: whether there are dead letters for unreadable records.
 
     Attributes:
-        unsettled: records that all holdings have in flight; at a time too many, never too few.
+        unsettled: records that all partitions have in flight: sometimes too high, never too low.
         paused: the holdings that are not fetched.
-        filled: told while there is no room; in a run with transactions a flush makes some.
+        filled: called while there is no room; in a run with transactions a flush makes room.
     """
 
     def __init__(

@@ -1,15 +1,18 @@
 """Makes settled records durable: grouped, one flush at a time for each assignment.
 
-With a store, the store comes first and decides; the broker is told afterwards, for its lag
-tools, through a slot where the latest flush wins. Without one the broker's commit is the
-checkpoint. A broker that wants to hear of each settled record redelivers the others: there a
-flush is done when the store and the broker have answered, and what either did not take is put
-back. A crash between the two means redelivery at most. A queue's store has attempts alone: its
-acks come first, and wait for no store.
+Where a flush goes:
 
-Assignments wait in a heap by when their flush is due, so that those with nothing to flush cost
-nothing. Many that are due together are written in several parts, and the event loop has its turn
-in between.
+- With a store, the store comes first and decides. The broker gets the position afterwards, for its
+  lag tools, through a slot in which the latest flush wins.
+- Without a store, the broker's commit is the checkpoint.
+- A broker that needs an ack for each settled record redelivers the others. A flush is done when the
+  store and the broker have answered. What either did not take is put back. A crash between the two
+  causes redeliveries at most.
+- The store of a queue has only attempts. The acks come first, and wait for no store.
+
+Assignments are in a heap by the time when their flush is due, so those with nothing to flush cost
+nothing. If many are due together, they are written in several parts, and the event loop turns in
+between.
 """
 
 from __future__ import annotations
@@ -67,13 +70,14 @@ class Flusher:
     """Flushes all holdings of one consumer.
 
     Args:
-        context: what is held; where flushes are counted, and requests to the store and the broker timed.
-        fenced: told of a holding that this consumer may write no more.
-        finished: told of an overtaken holding of which everything is durable.
+        context: the partitions that are held; it also counts flushes, and times requests to the
+            store and the broker.
+        fenced: called with a partition that this consumer may no longer write.
+        finished: called with a partition that retention has overtaken, when all of it is durable.
 
     Attributes:
-        attempts: where a queue's are kept; None without a store, and for logs.
-        transactions: what each write is one of; None without.
+        attempts: keeps the attempts of a queue; None without a store, and for logs.
+        transactions: the transactions in which flushes are written; None without them.
     """
 
     def __init__(
@@ -123,7 +127,7 @@ class Flusher:
 
     @property
     def tells_broker(self) -> bool:
-        """The broker hears of what the store has, for its lag tools alone."""
+        """Whether the broker gets the store's position, only for its lag tools."""
         has_both = self._store is not None and self._adapter.capabilities.commits
         return has_both and not self._names_settled
 
@@ -150,9 +154,9 @@ class Flusher:
         self._is_dirty.set()
 
     def tell(self, flush: AckFlush) -> None:
-        """The broker is to hear where the store stands; the latest of an assignment wins.
+        """Sends the store's position to the broker later; the latest position of an assignment wins.
 
-        The position alone: what else there is costs as much to send as there are holes.
+        It sends the position alone, because the rest grows with the holes.
         """
         self._commits[flush.assignment] = _copy_of(flush)
         self._has_commits.set()
@@ -234,7 +238,7 @@ class Flusher:
 
         Concurrency: the last flush of a revoke waits for one part of another flush, not for all.
 
-        Cancellation: what was in the air is put back, and flushed again.
+        Cancellation: the unfinished flush is put back, and flushed again.
         """
         began, waiting = self._options.clock.monotonic(), iter(holdings)
         written: list[_Written] = []

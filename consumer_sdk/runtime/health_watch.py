@@ -1,7 +1,7 @@
-"""Warns once of what would end in silence.
+"""Warns once of problems that nobody would notice.
 
-That is a blocked event loop, acks that do not come, and a partition that falls behind while it is
-read. (What to do with one that starts far behind is decided in `starts.decide`.)
+These are a blocked event loop, acks that do not come, and a partition that falls behind while it is
+read. (`starts.decide` decides about a partition that starts far behind.)
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LAG_BACK = 0.5
 class HealthWatch:
     """Looks after one consumer, and logs the counts that its `ConsumerLog` owes.
 
-    A look costs the same however many partitions are held: it takes the sums of `FetchLoop`.
+    The cost of a look does not depend on the number of partitions: it uses the sums of `FetchLoop`.
 
     Args:
         context: what is held, what was seen of it, and who is told.

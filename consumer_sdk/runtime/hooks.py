@@ -1,4 +1,4 @@
-"""`Hooks`: how an application is told what became of each message, and of its partitions."""
+"""`Hooks`: tells an application the outcome of each message, and which partitions come and go."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Looks at a running consumer: where its records are, and all of it as one value.
+"""Looks at a running consumer: where its records are, and its whole state as one value.
 
-A look costs what has changed: of a partition that has nothing in flight, and had nothing when it was
-looked at last, the value of then is returned again. Of the others so many are looked at closely,
-which walks over their holes, and the rest when it is their turn.
+The cost of a look grows with the changes. If a partition has no record in flight, and had none at
+the last look, the last value is returned again. A limited number of the others is looked at
+closely, which walks over their holes; the rest follow at later looks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The Spark bridge: records of Kafka and Pulsar, and what consumers feed to a directory, in Spark.
+"""The Spark bridge: Spark reads Kafka, Pulsar, and the feeds that consumers write.
 
 Importing this package imports neither pyspark nor pyarrow: a service that writes a feed needs no
-Spark, and what is missing is said when it is used.
+Spark. A missing package is an error when it is needed.
 """
 
 from __future__ import annotations

@@ -28,13 +28,13 @@ _Positions = Mapping[Partition, Position]
 def import_checkpoint(old: str | PathLike[str], new: str | PathLike[str]) -> None:
     """Makes a checkpoint with which ``format("consumer_sdk")`` goes on where ``format("kafka")`` was.
 
-    Stop the old query first. A micro-batch that it had planned and not finished is run again, with
-    the same number and the same records; what has state keeps it. The new query has to have the same
-    sources in the same order, and the same operators. ``old`` is left as it is.
+    Stop the old query first. A micro-batch that the old query had planned and not finished is run
+    again, with the same number and the same records. The query's state is kept. The new query needs
+    the same sources in the same order, and the same operators. ``old`` is not changed.
 
     Args:
         old: the ``checkpointLocation`` of the old query, on a file system of this machine.
-        new: that of the new one; there is nothing yet.
+        new: the ``checkpointLocation`` of the new query, which must not exist yet.
 
     Raises:
         ConfigurationError: ``old`` is no checkpoint, or ``new`` exists.

@@ -22,9 +22,9 @@ _FORMAT = "consumer_sdk"
 
 
 def register(spark: SparkSession) -> None:
-    """Makes ``format("consumer_sdk")`` known to a session.
+    """Registers ``format("consumer_sdk")`` with a session.
 
-    Where the package is installed as a whole, Spark finds it by itself, by the module
+    If the whole package is installed, Spark finds the format by itself, by the module
     ``pyspark_consumer_sdk``.
 
     Raises:
@@ -45,29 +45,30 @@ def register(spark: SparkSession) -> None:
 
 
 def read_stream(spark: SparkSession, url: str | None = None, **options: Any) -> DataFrame:
-    """A streaming DataFrame of a broker's records, or of what consumers feed into a directory.
+    """Returns a streaming DataFrame of a broker's records, or of a feed that consumers write.
 
     Columns: those of Spark's own Kafka source, with the same types: ``key``, ``value``,
     ``topic``, ``partition``, ``offset``, ``timestamp``, ``timestampType``, and ``headers`` with
     ``includeHeaders=True``; from Pulsar and from feeds also ``partitionId`` and ``position``, as
-    text. Each record is in it once: the query's checkpoint says where a restart goes on.
+    text. Each record is read once, and the query's checkpoint says where a restart goes on.
 
     **Brokers** (``kafka://host:9092/topic?group=name``, ``pulsar://…``, or no URL and the options
     of Spark's Kafka source). A new query begins at the latest record; ``startingOffsets`` says
-    otherwise. The group's position follows what Spark has logged as done, and has no influence on
-    what is read; the group must have no members. Where that is not certain yet, it waits for the
-    next batch: so do the first three of a run, except a query's very first, and the batch of
-    ``Trigger.Once``. With ``asyncProgressTrackingEnabled`` set ``ackMode=commit``. An outage of
-    the broker of up to 30 seconds passes unnoticed.
+    otherwise. The group's offset follows the micro-batches that Spark has logged as committed, and
+    has no effect on what is read. The group must have no members. If it is not certain yet that a
+    micro-batch is committed, the offset moves with the next one. That is so for the first three
+    micro-batches of a run (except a query's very first), and for the one of ``Trigger.Once``. With
+    ``asyncProgressTrackingEnabled`` set ``ackMode=commit``. The query waits out an outage of the
+    broker of up to 30 seconds.
 
-    **Feeds** (``feed:///absolute/directory``, ``feed+s3://…``). A new query begins at the first record that is
-    kept. Segments are read whole.
+    **Feeds** (``feed:///absolute/directory``, ``feed+s3://…``). A new query begins at the first
+    segment that is left. Segments are read whole.
 
     Args:
         spark: the session; executors need this package, and a feed's directory.
-        url: what to read. A feed's takes the options ``maxRowsPerTrigger`` or
-            ``maxBytesPerTrigger`` (what one micro-batch takes; a larger segment is taken
-            alone) and ``tasks``.
+        url: what to read. The URL of a feed takes the options ``maxRowsPerTrigger`` or
+            ``maxBytesPerTrigger`` (the limit of a micro-batch; a larger segment is read alone) and
+            ``tasks``.
         options: of a broker: ``startingOffsets``, ``maxOffsetsPerTrigger``, ``failOnDataLoss``
             and the others of Spark's Kafka source; ``ackMode`` (``auto``, ``commit``,
             ``none``), ``strictAcks``, ``store``, ``columns``, ``tasks`` (the most tasks of one
@@ -84,11 +85,11 @@ def read_stream(spark: SparkSession, url: str | None = None, **options: Any) -> 
 
 
 def read(spark: SparkSession, url: str | None = None, **options: Any) -> DataFrame:
-    """A batch DataFrame of the records that are there now.
+    """Returns a batch DataFrame of the records that are there now.
 
-    Arguments, columns and errors: as `read_stream`. A batch query of a broker reads everything
-    that it has, unless ``startingOffsets`` and ``endingOffsets`` say otherwise, and moves no
-    group. Limits for a trigger mean nothing here.
+    Arguments, columns and errors: as `read_stream`. A batch query of a broker reads all records,
+    unless ``startingOffsets`` and ``endingOffsets`` say otherwise, and moves no group. Limits of a
+    trigger have no effect.
     """
     given = _prepare(spark, url, options)
     return spark.read.format(_FORMAT).options(**given).load()

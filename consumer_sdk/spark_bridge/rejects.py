@@ -16,14 +16,15 @@ __all__ = ["route_rejects", "split_rejects"]
 
 
 def split_rejects(rows: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """The rows without a reason, and those with one.
+    """Returns the rows without a reason, and the rows with one.
 
-    The first have no column ``reason`` any more; both have all others. Of a stream, both are streams, and
-    each query that is started on one of them reads the source for itself: `route_rejects` reads it once.
+    The accepted rows have no column ``reason``; both have all other columns. If the rows are a
+    stream, both are streams, and each query on one of them reads the source by itself.
+    `route_rejects` reads it once.
 
     Args:
-        rows: what `from_json_value` and its like, or your own code, gave a ``reason``, which is
-            null where there is none.
+        rows: rows with a column ``reason``, from `from_json_value` and the like or from your own
+            code. It is null for accepted rows.
 
     Raises:
         ConfigurationError: there is no such column.
@@ -43,26 +44,26 @@ def route_rejects(
     group: str = "spark",
     patience: float = 30.0,
 ) -> Callable[[DataFrame, int], None]:
-    """A function for ``foreachBatch``: rejects go to the dead letters, the others to ``process``.
+    """Returns a function for ``foreachBatch``: rejects go to the dead letters, other rows to ``process``.
 
     ::
 
         orders = from_json_value(read_stream(spark, url), "id BIGINT NOT NULL, amount DOUBLE")
         orders.writeStream.foreachBatch(route_rejects("kafka://host/rejects", process)).start()
 
-    The rejects of a micro-batch are durable before ``process`` is called; if they cannot be
-    written, or it raises, the query fails and the micro-batch comes again: both then see their
-    rows again, ``process`` with the same number. The source is read and decoded once.
+    The rejects of a micro-batch are durable before ``process`` is called. If they cannot be
+    written, or ``process`` raises, the query fails. Then the micro-batch is run again: its rejects
+    are written again, and ``process`` gets the same number. The source is read and decoded once.
 
     Args:
-        destination: of the rejects; with ``group`` and ``patience`` as in `write_dead_letters`.
+        destination: where the rejects go, as in `write_dead_letters`.
         process: called with the accepted rows (without ``reason``) and the micro-batch's number,
             also when there are none. The rows are kept until it returns.
-        group: who gives the records up.
-        patience: seconds for which a task tries again what may pass.
+        group: the group that the letters name.
+        patience: seconds for which a task repeats writes that fail with a transient error.
 
     Raises:
-        ConfigurationError: the destination is none.
+        ConfigurationError: the destination is invalid.
     """
     dead_letters_from_url(destination)  # refused here rather than in the first micro-batch
 

@@ -1,1 +1,1 @@
-"""Who is handed which record next: lanes and workers of `run`, the queue of a pull."""
+"""Hands records out: lanes and workers for `run`, a queue for pulls."""

@@ -1,8 +1,9 @@
-"""What ``decode=`` makes of a record: when it is made, and what becomes of one that cannot be decoded.
+"""Calls ``decode=``: when a value is decoded, and what happens to a record that cannot be decoded.
 
-`Message.body` decodes when it is first asked for, so that a record costs nothing until then. What the
-decoder raises is a `Reject`, with the error as its cause: nobody will ever decode these bytes. An outage of
-a schema registry is none, and neither is whatever says more of this machine than of the record.
+`Message.body` decodes when it is first read, so a record whose body nobody reads costs nothing. An
+error of the decoder becomes a `Reject`, with that error as its cause, because the bytes will never
+be decodable. Exceptions: an unreachable schema registry, and errors of this machine (such as a lack
+of memory), which are retried.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ PASSING = (Reject, Retry, MemoryError, OSError, SchemaRegistryError)
 
 @runtime_checkable
 class PreparedDecode(Protocol):
-    """A decoder that has to ask somebody before it can decode some values, such as a registry."""
+    """A decoder that has to ask a server, such as a schema registry, before it can decode some values."""
 
     def __call__(self, data: bytes, /) -> Any:
         """Makes the value."""
 
     def prepare(self, data: bytes, /) -> Awaitable[None] | None:
-        """None if the value can be decoded at once; else what to await before."""
+        """None if the value can be decoded at once; otherwise an awaitable to await before."""
 
 
 def _is_decode(value: object) -> bool:
@@ -55,7 +56,7 @@ DECODE = OptionType(
 
 
 def body_reader(decode: Decode | None) -> Callable[[bytes | None], Any]:
-    """What makes a message's body of its value; without a decoder that is the value.
+    """Returns the function that makes a message's body; without a decoder the body is the value.
 
     Its Raises:
         Reject: the value cannot be decoded.
@@ -86,11 +87,11 @@ def body_reader(decode: Decode | None) -> Callable[[bytes | None], Any]:
 
 
 def prepared_handler(handler: Handler, decode: Decode | None, *, takes_batch: bool) -> Handler:
-    """The handler, or what awaits the decoder's preparation before it.
+    """Returns the handler, or a handler that first awaits the decoder's preparation.
 
-    A batch is decoded before its handler is called, which gets what could be: one bad record, or one
-    outage, would take the whole batch to the dead letters with it. Where a record is to be retried,
-    the later ones of its lane go back to wait for it: they count no delivery.
+    A batch is decoded before its handler is called. The handler gets the records that could be
+    decoded, so that one bad record does not send the whole batch to the dead letters. If a record
+    is to be retried, later records of its lane wait for it, and no delivery is counted for them.
     """
     prepare = decode.prepare if isinstance(decode, PreparedDecode) else None
     if decode is None or (prepare is None and not takes_batch):

@@ -1,4 +1,4 @@
-"""Whether a handler can work at all: said before a record is fetched, or at its first call."""
+"""Checks handlers, before a record is fetched or at the first call."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ BLOCKING = (
 
 
 class NotAwaitableError(HandlerError):
-    """A handler returned something else than an awaitable; that settles nothing."""
+    """A handler returned something that is no awaitable. No record is settled by that."""
 
 
 class FactoryAsHandlerError(HandlerError):
-    """A handler returned a consumer or a group: it makes one, and handles nothing; that settles nothing."""
+    """A handler returned a consumer or a group, so it is a factory and no handler. No record is settled by that."""
 
 
 class UnawaitedError(HandlerError):
-    """A handler returned what is to be awaited, which nobody does; that settles nothing."""
+    """A handler returned an awaitable that nobody awaits. No record is settled by that."""
 
 
 class AsyncDecodeError(HandlerError):
-    """A decoder returned what is to be awaited, which nobody does; that settles nothing."""
+    """A decoder returned an awaitable that nobody awaits. No record is settled by that."""
 
 
 class RunsHandlers:
@@ -63,17 +63,17 @@ class RunsHandlers:
 
 
 def is_cancelled() -> bool:
-    """Whether a CancelledError is this task's end, and not just one that something it awaited has raised."""
+    """Whether a CancelledError means that this task is cancelled, and was not raised by something that it awaited."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def check_result(handler: Any, made: object) -> None:
-    """Looks at what a handler returned that is not None.
+    """Checks the result of a handler, if it is not None.
 
     Raises:
-        FactoryAsHandlerError: it shows that the function was never meant to handle a record.
-        UnawaitedError: an await is missing, and what was to be done has not been done, or goes on.
+        FactoryAsHandlerError: the function is a factory, and no handler of records.
+        UnawaitedError: an await is missing, so the work has not been done, or still goes on.
     """
     is_over = asyncio.isfuture(made) and made.done()
     if not is_over and (inspect.isawaitable(made) or inspect.isasyncgen(made)):
@@ -91,7 +91,7 @@ def check_result(handler: Any, made: object) -> None:
 
 
 def check_handler(handler: Any, *, takes_batch: bool) -> Handler:
-    """The handler, or what looks at whatever it returns where that cannot be told in advance.
+    """Returns the handler; if its result cannot be known in advance, with a check of the result.
 
     Raises:
         ConfigurationError: it cannot work; the message names the mistake.
@@ -108,10 +108,10 @@ def check_handler(handler: Any, *, takes_batch: bool) -> Handler:
 
 
 def wrap_handler(handler: Handler, around: Sequence[Middleware], *, takes_batch: bool) -> Handler:
-    """The handler with all middleware around it, the first one outermost.
+    """Wraps the handler in all middleware, the first one outermost.
 
     Raises:
-        ConfigurationError: one is no function of a handler, or what it returns cannot work.
+        ConfigurationError: an item is no function that takes a handler, or returns no handler.
     """
     given: object = around
     if isinstance(given, str) or not isinstance(given, Sequence):

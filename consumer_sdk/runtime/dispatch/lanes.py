@@ -1,9 +1,8 @@
-"""Keeps the order that `run` was asked for, and says which record may be processed next.
+"""Keeps the order of `Consumer.run`, and decides which record may be processed next.
 
 A lane holds the records that must be processed one after another: those of one key, or of one
 partition. Its head is being processed, waits in the ready queue, or waits for its retry; the
-rest waits behind it. A record without a lane of its own (no key, or no ordering) gets one that
-ends with it.
+rest waits behind it. A record without a key, or without an ordering, gets a lane for itself alone.
 """
 
 from __future__ import annotations
@@ -63,12 +62,13 @@ class Lanes(MessageQueue):
     Args:
         ordering: what shares a lane.
         is_ready: called when lanes have become ready.
-        abandoned: called when a holding was closed; what is still processed of it is in vain.
+        abandoned: called when a partition was closed whose records are still in handlers: their
+            outcome has no effect.
 
     Attributes:
         ready: lanes whose head may be processed.
-        available: records in them, that could be taken now.
-        is_gated: nothing is to be taken for now.
+        available: records of these lanes that could be taken now.
+        is_gated: no record may be taken for now.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Lanes(MessageQueue):
             self.put(holding, [message])
 
     def put_back(self, holding: HeldPartition, message: Message) -> None:
-        """A retry is due: it takes its place in its lane, ahead of new records."""
+        """Puts a due retry back into its lane, ahead of new records."""
         lane, is_held = holding.lanes.get(self._key_of(message)), self._is_held(message, holding)
         holding.retries[message.index] = True
         if is_held and lane is not None:
@@ -160,7 +160,7 @@ class Lanes(MessageQueue):
             self._block(lane, 1)
 
     def free(self, holding: HeldPartition, message: Message) -> None:
-        """The retry of ``message`` will not come: its lane waits for it no more."""
+        """The retry of ``message`` will not come, so its lane no longer waits for it."""
         lane = holding.lanes.get(self._key_of(message))
         if lane is not None:
             self._stop_waiting(lane, {message.position})
@@ -215,14 +215,14 @@ class Lanes(MessageQueue):
         return not holding.retries.get(message.index, True)
 
     def set_full(self, *, is_full: bool) -> None:
-        """Whether no more is fetched until something is settled: then no batch waits for more."""
+        """Sets whether fetching has stopped until records are settled. Then no batch waits for more records."""
         self.is_full = is_full
         self._is_ready()
 
     # -- going out ------------------------------------------------------------------------
 
     def set_gated(self, *, is_gated: bool) -> None:
-        """Whether nothing is handed out for now."""
+        """Sets whether records may be handed out for now."""
         self.is_gated = is_gated
         self._is_ready()
 
@@ -332,7 +332,7 @@ class Lanes(MessageQueue):
         return key if isinstance(key, bytes) else None
 
     def purge(self, holdings: Sequence[HeldPartition]) -> dict[HeldPartition, list[Message]]:
-        """Takes out, and returns, what waits for these; what is being processed stays.
+        """Removes and returns the waiting records of these partitions. Records in handlers stay.
 
         O(partitions + lanes): one pass for all of them.
         """
@@ -364,11 +364,11 @@ class Lanes(MessageQueue):
         return found
 
     def abandon(self) -> None:
-        """Holdings were closed: nothing of theirs is taken from here on."""
+        """These partitions were closed: none of their records is taken from now on."""
         self._abandoned()
 
     def sweep(self) -> list[object]:
-        """Takes out what waits for closed holdings, in one pass; returns it."""
+        """Removes and returns the waiting records of closed partitions, in one pass."""
         kept: deque[Lane] = deque()
         gone: list[object] = []
         for lane in self.ready:
@@ -382,4 +382,4 @@ class Lanes(MessageQueue):
         return gone
 
     def close(self) -> None:
-        """Nobody waits here: workers go on until the drain has taken out what is queued."""
+        """Does nothing: workers go on until the drain has removed the queued records."""

@@ -1,21 +1,23 @@
-"""Sees that the event loop stood still, and keeps records back until it is known whose they are.
+"""Notices that the event loop was blocked, and hands out no record until it is known who owns the partitions.
 
 While the loop stands still, because a handler blocks it or the process was stopped, no heartbeat is
 sent and no lease renewed; after a session others have the partitions. The broker's client learns
-that from its next heartbeat, up to seconds after the loop turns again. In between, a record that
-is handed out is processed beside its new owner. So: time that has jumped, and an adapter that
-cannot say that what it holds is still held, close the gate until the adapter can. That is looked at
-from the jump on until the adapter has heard something: a session that still lasts may end before that,
-and the heartbeat that was put off may come too late.
+that from its next heartbeat, up to seconds after the loop turns again. In between, a record that is
+handed out would be processed beside its new owner. So if time has jumped, and the adapter cannot
+say that it still holds its partitions, the gate is closed until it can. The watch looks again until
+the adapter has had an answer: a session that has not ended yet may end before the delayed heartbeat
+arrives.
 
-An outage of the broker closes no gate: the loop turns, and nobody else is told anything either.
+An outage of the broker does not close the gate: the loop turns, and the broker gives no partition
+to other members either.
 
-Which handler has blocked the loop cannot be told from the time alone, and a look at the clock for
-each step of each handler costs too much. So steps are timed once the loop has stood still for a
-session; from then on the delivery that does it again is known.
+The time alone does not tell which handler has blocked the loop, and timing each step of each
+handler costs too much. So steps are timed only after the loop was blocked for a session. From then
+on the watch knows which delivery blocks it again.
 
-When pulling, nobody sees the steps of the user's task but the first one after a pull: see `Step`. What
-blocks the loop later, or in other tasks, is nobody's fault: a record must not fail for another.
+When pulling, only the first step of the user's task after a pull can be timed: see `Step`. A block
+that comes later, or in another task, is attributed to no record, because a record must not fail for
+another.
 """
 
 from __future__ import annotations
@@ -43,15 +45,15 @@ GAP = 1.0
 
 
 class LoopWatch:
-    """Looks at the time for one consumer, if others may take over what it holds.
+    """Watches the time for one consumer, if other members may take over its partitions.
 
     Args:
         context: what it holds, and the queue that is gated.
 
     Attributes:
         is_needed: others may.
-        until: who hands out records later than this has to look first.
-        is_gated: nothing is handed out.
+        until: the time after which `look` has to be called before records are handed out.
+        is_gated: whether no record may be handed out.
         times_steps: the steps of handlers are to be timed.
     """
 
@@ -66,7 +68,7 @@ class LoopWatch:
         self.is_gated = self.times_steps = False
 
     async def run(self) -> None:
-        """Looks at the time, and at the gate, until it is cancelled."""
+        """Watches the time and the gate, until it is cancelled."""
         while self.is_needed:
             self.look()
             await asyncio.sleep(PACE_WHILE_GATED if self.is_gated else PACE)
@@ -76,7 +78,7 @@ class LoopWatch:
         return asyncio.get_running_loop().time() < self.until or self.look()
 
     def look(self) -> bool:
-        """Closes the gate if the loop stood still for too long, and opens it again.
+        """Closes the gate if the loop was blocked for too long, and opens it when the adapter allows.
 
         Returns:
             whether records may be handed out.
@@ -115,7 +117,7 @@ class LoopWatch:
         self._context.queue.set_gated(is_gated=False)
 
     def blocked(self, messages: Sequence[Message], seconds: float) -> None:
-        """A step of their handler took so long."""
+        """A step of the handler of these messages took that long."""
         was_gated = self.is_gated
         self.look()
         if was_gated or not self.is_gated:
@@ -164,8 +166,9 @@ def timed(
 class Step:
     """The step of a task that pulls, from where it is handed messages to where it suspends next.
 
-    The loop calls what is ready in order. The task's wake-up and a look at the clock are put there
-    one right behind the other: no step of another task comes between, and none is counted here.
+    The loop calls ready callbacks in order. The task's wake-up and a look at the clock are
+    scheduled one right after the other. So no step of another task comes between, and none is
+    counted.
 
     Args:
         blocked: told of the messages, and the seconds, if it took long.
@@ -178,7 +181,7 @@ class Step:
         self._began = math.inf
 
     async def begin(self) -> None:
-        """Suspends the task, and begins the step. Cancellation: there is none to time."""
+        """Suspends the task, and begins the step. After a cancellation there is no step to time."""
         loop = asyncio.get_running_loop()
         woken = loop.create_future()
         loop.call_soon(self._wake, woken)
@@ -190,7 +193,7 @@ class Step:
             asyncio.get_running_loop().call_soon(self._ended)
 
     def took(self, messages: Sequence[Message]) -> None:
-        """These are what the task was handed."""
+        """Says which messages the task was handed."""
         self._messages, self._began = messages, self._time()
 
     def _ended(self) -> None:

@@ -1,9 +1,10 @@
 """Where records wait when the user pulls them: ``async for`` and ``batches()``.
 
-As long as records are queued, a pull does not suspend. Who computes between pulls would hold the
-event loop until the queue is empty, and no heartbeat or flush would pass. So a pull that comes later
-than `PullQueue.until` suspends first, for one turn of the loop, and pops then: a pull that is cancelled
-in that turn has taken nothing. After the turn it asks the `LoopWatch`, which may have to gate it.
+As long as records are queued, a pull does not suspend. A user who computes between pulls would
+block the event loop until the queue is empty, and no heartbeat or flush would run. So a pull that
+comes later than `PullQueue.until` first suspends for one turn of the loop, and then pops. A pull
+that is cancelled in that turn has taken no record. After the turn the pull asks the `LoopWatch`,
+which may gate it.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class PullQueue(MessageQueue):
         time: the loop's.
         until: who pulls later than this lets the loop turn first, by `after_turn`.
 
-    Cancellation: whatever waits, waits here: nothing is popped before it is handed over.
+    Cancellation: loses no record, because a record is popped only when it is handed over.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class PullQueue(MessageQueue):
     def put_back(self, holding: HeldPartition, message: Message) -> None:
         """Queues a redelivery, ahead of new records.
 
-        A restored one goes behind the records before it, if nobody has been handed those: a
+        A restored retry goes behind earlier records that were not handed out yet, because a
         cumulative ack of it would settle them unseen.
         """
         is_held = not holding.retries.pop(message.index, True)
@@ -126,7 +127,7 @@ class PullQueue(MessageQueue):
         return None
 
     def purge(self, holdings: Sequence[HeldPartition]) -> dict[HeldPartition, list[Message]]:
-        """Takes these holdings' records out; returns those that were waiting."""
+        """Removes and returns the waiting records of these partitions."""
         purged: dict[HeldPartition, list[Message]] = {holding: [] for holding in holdings}
         kept = _RunQueue()
         for holding, messages in self._runs:
@@ -142,15 +143,15 @@ class PullQueue(MessageQueue):
         return purged
 
     def abandon(self) -> None:
-        """Holdings were closed: nothing of theirs is handed out; what the user has is theirs to drop.
+        """These partitions were closed: none of their records is handed out. Acks of messages that the user has are ignored.
 
-        The runs that wait are asked about when they are opened, and none of theirs is wanted.
+        Their waiting runs are dropped when they are opened.
         """
         if self._current_holding is not None and self._current_holding.is_closed:
             self.current, self._current_holding = iter(()), None
 
     def sweep(self) -> list[object]:
-        """Takes out the runs of closed holdings, in one pass; returns them."""
+        """Removes and returns the runs of closed partitions, in one pass."""
         kept, gone = _RunQueue(), list[object]()
         for run in self._runs:
             if run[0].is_closed:
@@ -163,7 +164,7 @@ class PullQueue(MessageQueue):
         return gone
 
     def close(self) -> None:
-        """Ends the waiting; what is queued is not handed out any more."""
+        """Ends all waits; queued records are not handed out any more."""
         self.is_closed = True
         self._take_back()
         self._arrived.set()
@@ -213,11 +214,11 @@ class PullQueue(MessageQueue):
     async def after_turn(self, pop: Callable[[], Popped]) -> Popped:
         """What ``pop`` finds after a turn of the loop.
 
-        The turn comes once in a while, so one that the caller has awaited meanwhile is not looked
-        for: that would cost each pull more than this turn costs.
+        Such a turn is rare. Checking whether the caller has awaited one meanwhile would cost each
+        pull more than the turn costs.
 
-        Cancellation: nothing was popped, and the next pull takes no turn: who gives each pull less
-        time than a turn takes would never be handed anything.
+        Cancellation: nothing was popped, and the next pull takes no turn. Otherwise a caller who
+            gives each pull less time than a turn takes would never get a record.
         """
         if self._was_cut:
             self._was_cut = False

@@ -1,8 +1,8 @@
 """Calls the user's handler: workers are made as needed and end when nothing is ready.
 
-A worker that starts makes the next one before it calls the handler. A handler that never
-suspends is therefore served by one worker, which goes on for a `Turn` before the next one runs;
-one that waits has as many workers as it can use within a few turns of the loop.
+A worker that starts makes the next one before it calls the handler. So a handler that never
+suspends is served by one worker, which goes on for a `Turn` before the next one runs. A handler
+that waits has as many workers as it can use within a few turns of the loop.
 """
 
 from __future__ import annotations
@@ -54,12 +54,13 @@ LOOK = 16
 class InHand:
     """What a worker has given its handler.
 
-    It does not know the worker's task. The task has a context, in which this is: each worker would be a
-    cycle of references, and stay until the garbage collector comes.
+    It has no reference to the worker's task. The task's context refers to this object, so each
+    worker would be a cycle, which only the garbage collector frees.
 
     Attributes:
         since: the loop's time when it called the handler.
-        lanes: of what it gave it; none before the first delivery, and after the last one.
+        lanes: the lanes of the records that it gave it; none before the first delivery and after
+            the last one.
     """
 
     __slots__ = ("lanes", "since")
@@ -90,9 +91,9 @@ class Turn:
     """What the workers of one consumer may deliver before the event loop turns.
 
     Attributes:
-        ends: when they have had their time; in the past as long as none has delivered.
-        left: deliveries until then, at most, of those that do not suspend. What a worker has not
-            counted yet comes on top.
+        ends: when the time of this turn is over; in the past as long as no worker has delivered.
+        left: most deliveries until then, of those that do not suspend. A worker counts its
+            deliveries later, so there may be more.
         number: of turns so far.
     """
 
@@ -114,7 +115,7 @@ class Turn:
 
 
 class Workers:
-    """Calls ``handler(message)`` for what the lanes make ready.
+    """Calls ``handler(message)`` for records that the lanes make ready.
 
     Args:
         handler: returns to ack; raises to nack, `Retry` or `Reject` to choose.
@@ -123,7 +124,7 @@ class Workers:
         has_left: told when records were settled, so that more may be fetched.
         crashed: told when a worker ends with an error of its own.
         watch: asked when time has jumped.
-        timing: told of deliveries that failed; what returned is counted by its holding.
+        timing: told of deliveries that failed; the partition counts those that returned.
 
     One look at the clock ends a delivery and begins the next one.
     """

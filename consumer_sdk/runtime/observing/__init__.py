@@ -1,1 +1,1 @@
-"""What a consumer tells of itself: logs, events, health, counts, snapshots."""
+"""What a consumer reports about itself: logs, events, health, counts, snapshots."""

@@ -1,7 +1,7 @@
-"""What a consumer logs of its own life: partitions that come and go, deliveries that fail.
+"""Logs what happens to a consumer: partitions that come and go, deliveries that fail.
 
-What happens once is logged at once. What may happen with each record is limited: the first of a
-kind is logged, the others are counted, and the count is logged every ten seconds.
+Rare events are logged at once. Events that each record could cause are limited: the first of a kind
+is logged, the others are counted, and the count is logged every ten seconds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a consumer went through lately, for people who look at it: a ring of events."""
+"""The last events of a consumer, for people: a ring buffer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Takes on the partitions that the adapter assigns; drains, flushes and closes those it takes away."""
+"""Opens the partitions that the adapter assigns; drains, flushes and closes those that it revokes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Assignments(AssignmentOwner):
     """Grants, drains and drops the holdings of one consumer.
 
     Args:
-        make_holding: builds the holding, with its tracker, for a granted assignment.
+        make_holding: builds the held partition, with its tracker, for a granted assignment.
         context: what is held, where its records wait, and who is told what comes and goes.
     """
 
@@ -266,7 +266,7 @@ class Assignments(AssignmentOwner):
         self._said[partition] = replace(decision, is_reset=is_reset, reasons=reasons)
 
     def pause(self) -> None:
-        """Stops fetching what a person has paused just now."""
+        """Stops fetching partitions that a person has just paused."""
         for holding in self.holdings.values():
             holding.paused_by_hand = self._context.pauses.reason(holding.assignment.partition)
             if holding.paused_by_hand is not None and not holding.is_paused:
@@ -275,7 +275,7 @@ class Assignments(AssignmentOwner):
             holding.note_change()
 
     def resume(self, partition: Partition | None) -> bool:
-        """Fetches what is paused by hand or for its lag, now and when it is granted again."""
+        """Fetches again partitions that were paused by hand or for their lag, now and when they are granted again."""
         held = [h for h in self.holdings.values() if partition in (None, h.assignment.partition)]
         paused = [h for h in held if h.is_over_lag or h.paused_by_hand is not None]
         for holding in paused:
@@ -309,11 +309,11 @@ class Assignments(AssignmentOwner):
         self._log.revoked([h.assignment.partition for h in gone], len(self.holdings), now)
 
     async def drain(self, assignments: Sequence[Assignment], *, deadline: float) -> None:
-        """Waits until nothing is in flight, or most of the time is up; they stay held."""
+        """Waits until no record is in flight, or most of the time is up. The partitions stay held."""
         await self._drain(self._held(assignments), deadline)
 
     def give_up(self, assignments: Sequence[Assignment]) -> None:
-        """Nobody works on what is in flight any more: `revoked` need not wait for it."""
+        """No handler works on the records in flight any more, so `revoked` need not wait for them."""
         holdings = self._held(assignments)
         self._stop_handing_out(holdings)
         for holding in holdings:
@@ -403,7 +403,7 @@ class Assignments(AssignmentOwner):
         return holdings
 
     def fenced(self, holding: HeldPartition, error: Exception | None) -> None:
-        """The store or the broker refuses its writes: another owner has it, or it is gone."""
+        """Ends a partition whose writes the store or the broker refuses: it has another owner, or is gone."""
         reason = error or "another owner has taken over"
         partition = holding.assignment.partition
         log.warning("%s may not be flushed any more: %s", partition, reason)
@@ -413,13 +413,13 @@ class Assignments(AssignmentOwner):
         self._adapter.drop(holding.assignment)
 
     def start_anew(self, holding: HeldPartition) -> None:
-        """Ends the epoch, of which all is durable; if the partition is still ours, it is granted again."""
+        """Ends the epoch, whose records are all durable. If the partition still belongs to this consumer, it is granted again."""
         self._close([holding])
         self._tell_revoked([holding])
         self._adapter.drop(holding.assignment)
 
     def start_anew_when_finished(self, holding: HeldPartition) -> None:
-        """Ends the epoch as soon as what was fetched, which the broker no longer stores, is durable.
+        """Ends the epoch when all fetched records, which the broker no longer stores, are durable.
 
         Retries and dead letters too. If another owner takes the partition before, the epoch ends then.
         """

@@ -1,11 +1,10 @@
 """The hole budget: how much, and for how long, unsettled records may pin a partition's position.
 
-Theory of operation. One record that nobody settles holds the watermark, however many settle
-behind it. It costs: a restart repeats what a checkpoint cannot name, a flush grows with every
-hole (100 000 of them block the event loop for 15-100 ms), and the broker keeps what it could have
-deleted. So the partitions are looked at once a second, never on the path of an ack; those
-without enough unsettled records to be over their budget not closely, and none where all together
-have too few.
+Theory of operation. One unsettled record holds the watermark, however many records behind it are
+settled. That has costs: a restart repeats records that the checkpoint cannot name, a flush grows
+with every hole (100 000 of them block the event loop for 15-100 ms), and the broker keeps data that
+it could delete. So the partitions are looked at once a second, never on the path of an ack.
+Partitions with too few unsettled records to be over their budget are not looked at closely.
 
 Over the budget is over either limit; back under it is under half of both, so that a partition at
 its limit does not go to and fro. Pausing stops the fetch alone: handlers, retries, dead letters,

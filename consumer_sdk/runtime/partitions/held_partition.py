@@ -1,4 +1,4 @@
-"""A held partition: settles its messages, sends failed ones on, drains, and ends."""
+"""A held partition: settles its messages, retries or dead-letters failed ones, drains, and closes."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class PartitionCallbacks:
 
 
 class HeldPartition(PartitionState):
-    """The runtime's side of an assignment, and the `Holder` of its messages.
+    """The runtime's state of an assignment, and the `Holder` of its messages.
 
     Args:
         messages: the messages of unsettled records, where somebody has to be told of them.

@@ -24,25 +24,26 @@ def write_dead_letters(
 ) -> None:
     """Writes a batch DataFrame's rows as dead letters, in the form that a consumer gives them.
 
-    At least once: a task that Spark tries again writes its rows again (a SQLite file keeps one of
-    each). When this returns, every row is durable. For streams: `stream_dead_letters`, or this in
+    Letters are written at least once: a task that Spark runs again writes its rows again (a SQLite
+    file keeps each once). When this returns, every row is durable. For streams: `stream_dead_letters`, or this in
     a ``foreachBatch``.
 
     Args:
         rows: the source's columns, ``value``, ``topic``, ``partition`` or ``partitionId`` and
             ``offset`` or ``position``, with ``reason`` (text); ``key``, ``timestamp``,
             ``headers`` (which the pull source has with ``includeHeaders``), ``errorType`` and
-            ``attempts`` where there are any. Others are ignored.
+            ``attempts`` are optional. Other columns are ignored.
         destination: ``kafka://host:9092/topic``, ``pulsar://host:6650/topic``,
             ``kinesis://region/stream`` or ``sqlite:///path`` (on each executor's own disk).
-            Without a topic, ``<topic>-<group>-DLQ``. It travels in Spark's plans: an option
-            that is a secret is best named, ``?sasl_plain_password=env:NAME`` or ``=file:/path``,
-            and then looked up by the tasks.
-        group: who gives the records up.
-        patience: seconds for which a task tries again what may pass, before it fails.
+            Without a topic, ``<topic>-<group>-DLQ``. It is part of Spark's plans. So name secrets
+            by reference, ``?sasl_plain_password=env:NAME`` or ``=file:/path``; the tasks look them
+            up.
+        group: the group that the letters name.
+        patience: seconds for which a task repeats writes that fail with a transient error, before
+            it fails.
 
     Raises:
-        ConfigurationError: a column is missing, or the destination is none.
+        ConfigurationError: a column is missing, or the destination is invalid.
         MissingExtraError: pyspark, pyarrow or the broker's client is not installed.
         pyspark.errors.PySparkException: a task failed, with the `DeadLetterError` in its text.
     """
@@ -55,9 +56,9 @@ def write_dead_letters(
 def stream_dead_letters(
     rows: DataFrame, destination: str, *, group: str = "spark", patience: float = 30.0
 ) -> DataStreamWriter:
-    """A writer that sends a stream's rows to the dead letters; give it a checkpoint and start it.
+    """Returns a writer that sends a stream's rows to the dead letters. Give it a checkpoint, and start it.
 
-    As `write_dead_letters`; after a crash, the last micro-batch is written again. It needs
+    It works as `write_dead_letters` does. After a crash, the last micro-batch is written again. It needs
     PySpark 4.1: with 4.0, call `write_dead_letters` in a ``foreachBatch``.
     """
     if not rows.isStreaming:

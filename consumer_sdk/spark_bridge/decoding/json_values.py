@@ -52,13 +52,18 @@ def from_json_value(
     rescued: str | None = None,
     has_head: bool = False,
 ) -> DataFrame:
-    """The rows with a column for the decoded value, and one, ``reason``, for why there is none.
+    """Adds a column for the decoded value, and a column ``reason``, which says why there is none.
 
-    Exactly one of three holds for a row: it is decoded (``reason`` is null); it had no value, a
-    tombstone (both are null); or it is rejected (``decoded`` is null): no UTF-8, malformed, of
-    another type than the schema's, or without a field that the schema has as ``NOT NULL``. A
-    ``string`` field takes any JSON as its text, as Spark's do. Works on batches and on streams,
-    in the JVM; `consumer_sdk.spark_bridge.split_rejects` and `route_rejects` go on from here.
+    A row is one of these:
+
+    - decoded: ``reason`` is null;
+    - a tombstone, which has no value: both columns are null;
+    - rejected: ``decoded`` is null. The value is no UTF-8, is malformed, has another type than the
+      schema, or lacks a field that is ``NOT NULL`` in the schema.
+
+    A ``string`` field takes any JSON as its text, as in Spark. It works on batches and on streams,
+    in the JVM. `consumer_sdk.spark_bridge.split_rejects` and `route_rejects` process the rejected
+    rows.
 
     Args:
         rows: with a column of bytes or text.
@@ -67,15 +72,16 @@ def from_json_value(
         into: the new column's name.
         reject_null: tombstones are rejected too.
         options: of Spark's JSON reader, such as ``{"timestampFormat": "…"}``.
-        rescued: the name of a column for what does not fit the schema, as JSON text: fields that it does
-            not have, and values of another type, whose columns are null. Such a value is not
-            rejected then, unless a ``NOT NULL`` field is missing. An array or a map of which a part does not fit
-            is there as a whole. Null where all fits. Done in Spark's Python workers.
-        has_head: the values begin with a zero and the number of a schema in a schema registry, which are left
-            out; no registry is asked. A value without is rejected.
+        rescued: the name of a column for data that does not fit the schema, as JSON text: fields
+            that the schema does not have, and values of another type, whose columns are null. Such
+            a row is not rejected, unless a ``NOT NULL`` field is missing. If a part of an array or
+            a map does not fit, the column has all of it. It is null if everything fits. Spark's
+            Python workers write it.
+        has_head: the values begin with a zero byte and a schema id of a schema registry. They are
+            skipped, and no registry is asked. A value without them is rejected.
 
     Raises:
-        ConfigurationError: a column is missing or exists already, or the schema is none.
+        ConfigurationError: a column is missing or exists already, or the schema is invalid.
         MissingExtraError: pyspark is not installed, or older than 4.0.
     """
     wanted = schema_of(schema)

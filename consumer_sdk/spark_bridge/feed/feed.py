@@ -68,7 +68,7 @@ class SparkFeed:
     when its oldest record has waited ``max_wait``, or when it holds some dozens of records and
     no further one comes.
 
-    Segments stay, unless Spark's queries have reader names (``?retention=committed&reader=…``).
+    Segments are kept, unless Spark's queries have reader names (``?retention=committed&reader=…``).
     Then an open feed deletes the segments that every such query has committed, ``keep_for`` seconds
     after it has seen that. A query that starts later starts at the first segment that is left. A
     query without a reader name keeps no segment from being deleted, and gets an error when a
@@ -77,7 +77,7 @@ class SparkFeed:
 
     With a limit for the backlog, `put` waits while the feed is full, until Spark has committed some
     segments. The consumer pauses by its own limits of records in flight, and counts no attempt. A
-    writer checks the limit before each segment, so that each may exceed it by one. Without any
+    writer checks the limit before each segment, so each writer may exceed it by one segment. Without any
     reader the whole feed counts as backlog.
 
     Integer positions are recognised for ever. Each other position costs memory, and is recognised
@@ -92,7 +92,7 @@ class SparkFeed:
         path: the directory; made if it does not exist.
         max_rows: records in a segment.
         max_bytes: bytes of keys and values in a segment; a single larger record is allowed.
-        max_wait: seconds that a record may wait for company.
+        max_wait: seconds that a record may wait until its segment is written.
         encode_position: gives positions other than integers a text form, the same one in every
             run: an adapter's ``encode_position``. Called on the feed's thread. By default text
             stays as it is and the parts of a tuple are joined with ``:``.

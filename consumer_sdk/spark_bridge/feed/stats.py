@@ -13,19 +13,20 @@ class FeedStats:
 
     Attributes:
         written: records that it made durable.
-        dropped: records that were in the directory already, and so were not written again.
-        pending: records that wait for their group to be durable.
-        segments: segments in the directory, of all writers, as far as this one has looked.
-        backlog_rows: records in segments that Spark's readers have not all committed, likewise.
+        dropped: records that were not written, because the directory had them already.
+        pending: records whose segment is not durable yet.
+        segments: segments in the directory, of all writers, as this writer last saw them.
+        backlog_rows: records in segments that some reader of Spark has not committed, as last seen.
         backlog_bytes: bytes of those segments.
         committed: the first segment that some reader may still need, as last seen; None without
             a reader.
-        is_full: records wait for Spark, because the backlog is at its limit.
+        is_full: the backlog is at its limit, and records wait for Spark.
         directory: of the feed.
-        is_open: records can be put; else all but what it has done is of when it was closed.
-        backlog_segments: segments that Spark's readers have not all committed.
-        backlog_age: seconds since the first of those was written, by its writer's clock; 0 without
-            one, None where it does not say.
+        is_open: records can be put. If False, all values are those of the close, except this
+            writer's own counts.
+        backlog_segments: segments that some reader of Spark has not committed.
+        backlog_age: seconds since the first segment of the backlog was written, by its writer's
+            clock; 0 without one, None if unknown.
         segment_age: seconds since the last segment was written, of all writers; None without one.
     """
 

@@ -37,13 +37,13 @@ class Lag:
     """How far behind a source's newest record a micro-batch ended.
 
     Attributes:
-        unit: ``"positions"``, which are as many records except where a topic was compacted or has
-            transactions; or ``"segments"`` of a feed.
-        behind: for each partition; None where it is not known, as with positions that are no
-            numbers (Pulsar), or in a partition that was not read yet or is gone.
-        waiting: since when the first record waits that was not read, in seconds since the epoch; of
-            the partitions where that is known. Of a feed, since when it is in the feed.
-        feed_records: in those segments, where that is known; None for positions.
+        unit: ``"positions"`` (as many as records, unless the topic was compacted or has
+            transactions), or ``"segments"`` of a feed.
+        behind: for each partition; None if unknown: positions that are no numbers (Pulsar), and
+            partitions that were not read yet or are gone.
+        waiting: when the first unread record began to wait, in seconds since the epoch, for
+            partitions where that is known. For a feed: when its segment was written.
+        feed_records: records in those segments, if known; None for positions.
     """
 
     unit: LagUnit
@@ -52,11 +52,11 @@ class Lag:
     feed_records: int | None = None
 
     def records(self, partition: Partition) -> int | None:
-        """Records behind; None where that is not known."""
+        """Records behind; None if unknown."""
         return self.feed_records if self.unit == "segments" else self.behind[partition]
 
     def seconds(self, partition: Partition, now: float) -> float | None:
-        """For how long the first record waits that was not read: 0 if there is none, None if unknown.
+        """How long the first unread record has waited: 0 if there is none, None if unknown.
 
         Args:
             now: seconds since the epoch.
@@ -68,23 +68,23 @@ class Lag:
 
     @property
     def total(self) -> int | None:
-        """The sum of what is known; None if nothing is."""
+        """The sum over partitions whose lag is known; None if there are none."""
         known = self._known()
         return sum(known) if known else None
 
     @property
     def least(self) -> int | None:
-        """Of the partition that is least behind."""
+        """The lag of the partition that is least behind."""
         return min(self._known(), default=None)
 
     @property
     def most(self) -> int | None:
-        """Of the partition that is furthest behind."""
+        """The lag of the partition that is furthest behind."""
         return max(self._known(), default=None)
 
     @property
     def average(self) -> float | None:
-        """Of the partitions of which it is known."""
+        """The mean over partitions whose lag is known."""
         known = self._known()
         return sum(known) / len(known) if known else None
 

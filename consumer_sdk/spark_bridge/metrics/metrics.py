@@ -37,7 +37,7 @@ _MOST_RUNS = 1000
 
 
 class SourceMetrics:
-    """What the queries of one Spark session have read, from the bridge's sources.
+    """Counts what the queries of one Spark session read from the bridge's sources.
 
     Queries without such a source are ignored. Use it in a ``with`` block, or call `close`.
 
@@ -47,8 +47,8 @@ class SourceMetrics:
             should be quick. What it raises is logged and counted, and never reaches the query.
         clock: seconds since the epoch.
 
-    Concurrency: any thread may ask. Reports come later than what they report, by a tenth of a
-    second or so; they are not lost.
+    Concurrency: any thread may ask. A report comes about a tenth of a second after its micro-batch,
+        and none is lost.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class SourceMetrics:
         return self._errors
 
     def stats(self) -> tuple[QueryStats, ...]:
-        """A snapshot of each query, oldest first; of those that have ended, the last hundred."""
+        """A snapshot of each query, oldest first; of ended queries, the last hundred."""
         with self._lock:
             return tuple(self._queries.values())
 
@@ -98,7 +98,7 @@ class SourceMetrics:
             )
 
     def close(self) -> None:
-        """Hears no more reports; what it has heard stays in `stats`. Idempotent."""
+        """Stops listening; earlier reports stay in `stats`. Idempotent."""
         self._is_closed = True
         detach, self._detach = self._detach, None
         if detach is not None:
@@ -107,7 +107,7 @@ class SourceMetrics:
     # -- what the listener tells --------------------------------------------------------------
 
     def started(self, query_id: str, run_id: str) -> None:
-        """A query runs; whether it has a source of the bridge is known if it ran before."""
+        """A query has started. It is known to have a source of the bridge only if it ran before."""
 
         def start(before: QueryStats | None) -> QueryStats | None:
             if before is None or before.run_id == run_id or (query_id, run_id) in self._over:
@@ -117,7 +117,7 @@ class SourceMetrics:
         self._update(query_id, start)
 
     def progress(self, progress: Progress) -> None:
-        """A micro-batch is done; that of a run that has ended is counted, and no more."""
+        """A micro-batch is done. One of a run that has ended is only counted."""
 
         def add(before: QueryStats | None) -> QueryStats | None:
             found = add_progress(before, progress)
@@ -192,7 +192,7 @@ class SourceMetrics:
 def watch(
     spark: SparkSession, callback: Callable[[QueryStats], Any] | None = None
 ) -> SourceMetrics:
-    """Hears of all streaming queries of a session, those that run already too.
+    """Listens to all streaming queries of a session, also those that run already.
 
     ::
 
@@ -217,11 +217,11 @@ def watch(
 
 
 def count_bytes(rows: DataFrame, name: str = "") -> DataFrame:
-    """The same rows; the query's `QueryStats` then tell the bytes of their keys and values.
+    """Returns the same rows, and makes the query's `QueryStats` count the bytes of their keys and values.
 
     Args:
         rows: with ``value``, and ``key`` if there is one. Count before rows are filtered.
-        name: tells several apart in one query: each needs its own.
+        name: the name of this count: each one in a query needs its own.
 
     Raises:
         ConfigurationError: there is no column ``value``.

@@ -115,20 +115,22 @@ class QueryStats:
     Attributes:
         query_id: the same after a restart from the checkpoint.
         run_id: of this run.
-        name: as the query was given it, else its id.
+        name: the query's name, or its id if it has none.
         batch: the number of the last micro-batch.
-        at: when that began, as Spark writes it (ISO 8601, UTC).
-        batches: reported in this run.
-        rows: read by the bridge's sources; the sum of theirs.
-        bytes: of keys and values, where `count_bytes` counts them; else None.
-        rows_per_second: that came in, in the last micro-batch, from all sources of the query.
-        processed_rows_per_second: in the last micro-batch, likewise.
-        batch_seconds: that the last micro-batch took.
-        sources: those of the bridge.
+        at: when that micro-batch began, as Spark writes it (ISO 8601, UTC).
+        batches: micro-batches that were reported in this run.
+        rows: rows that the bridge's sources have read, in all.
+        bytes: bytes of keys and values, if `count_bytes` counts them; otherwise None.
+        rows_per_second: rows a second that came in, in the last micro-batch, from all sources of
+            the query.
+        processed_rows_per_second: rows a second that were processed, in the last micro-batch, from
+            all sources.
+        batch_seconds: seconds that the last micro-batch took.
+        sources: the query's sources of the bridge.
         is_idle: the last trigger found nothing to do.
-        is_active: it runs.
-        has_failed: it ended with an error.
-        heard: when the last report of it came, in seconds since the epoch.
+        is_active: the query runs.
+        has_failed: the query ended with an error.
+        heard: when its last report came, in seconds since the epoch.
     """
 
     query_id: str
@@ -149,11 +151,11 @@ class QueryStats:
     heard: float = 0.0
 
     def idle(self) -> QueryStats:
-        """The same, after a trigger that found nothing to do."""
+        """These values after a trigger that found nothing to do."""
         return replace(self, is_idle=True, rows_per_second=0.0, processed_rows_per_second=0.0)
 
     def restarted(self, run_id: str) -> QueryStats:
-        """A new run, of which nothing is known but that it began."""
+        """These values at the start of a new run."""
         known = replace(self.idle(), run_id=run_id, is_idle=False, is_active=True, has_failed=False)
         unread = tuple(
             replace(each, rows=0, lag=Lag(each.lag.unit, dict.fromkeys(each.lag.behind)))
@@ -163,7 +165,7 @@ class QueryStats:
         return replace(known, batches=0, rows=0, bytes=size, sources=unread)
 
     def ended(self, *, has_failed: bool) -> QueryStats:
-        """The same, after its end."""
+        """These values after the query's end."""
         return replace(self.idle(), is_active=False, has_failed=has_failed)
 
 

@@ -38,22 +38,22 @@ def from_avro_value(
     into: str = "decoded",
     reject_null: bool = False,
 ) -> DataFrame:
-    """The rows with a column for the decoded value, and one, ``reason``, for why there is none.
+    """Adds a column for the decoded value, and a column ``reason``, which says why there is none.
 
-    As `consumer_sdk.spark_bridge.from_json_value`: a row is decoded, a tombstone, or rejected: its
-    bytes are no value of the schema, end too early or too late, or name a schema that nobody knows.
+    As with `consumer_sdk.spark_bridge.from_json_value`, a row is decoded, a tombstone, or rejected.
+    A row is rejected if its bytes are no value of the schema, end too early or too late, or name an
+    unknown schema.
 
-    With ``registry`` or ``schemas`` the values begin with a zero and the number of the schema that
-    they were written with, and become values of the reader's schema. A registry that is away
-    fails the task, and rejects nothing.
+    With ``registry`` or ``schemas`` the values begin with a zero byte and the id of the writer's
+    schema, and are resolved to the reader's schema. If the registry is unreachable, the task fails,
+    and no row is rejected.
 
     Args:
         rows: with a column of bytes.
-        schema: of a record, as JSON text or Python values: the reader's. None takes the latest of
-            ``subject``, now.
-        schemas: writers' schemas by their number, in place of a registry. A function is called in
-            the workers, once for each number and task; what it raises, other than LookupError,
-            fails the task.
+        schema: the reader's schema of a record, as JSON text or Python values. None: the latest
+            schema of ``subject`` at this moment.
+        schemas: writers' schemas by id, in place of a registry. A function is called in the
+            workers, once for each id and task. Any error other than LookupError fails the task.
         registry: a schema registry or its URL: the workers ask it for writers' schemas.
         subject: of the registry, ``"orders-value"``.
         value: the column to decode.
@@ -61,11 +61,11 @@ def from_avro_value(
         reject_null: tombstones are rejected too.
 
     Raises:
-        ConfigurationError: the schema is none, or has no Spark type; a column is missing or
+        ConfigurationError: the schema is invalid, or has no Spark type; or a column is missing or
             exists already.
         MissingExtraError: fastavro, pyspark or pyarrow is not installed, or PySpark is
             older than 4.1.
-        SchemaRegistryError: the latest schema cannot be had.
+        SchemaRegistryError: the registry did not give the latest schema.
     """
     try:
         from consumer_sdk.spark_bridge.decoding.avro.values import AvroDecoder, checked_schema

@@ -36,23 +36,24 @@ def from_protobuf_value(
     options: Mapping[str, str] | None = None,
     max_bytes: int = 64 * 2**20,
 ) -> DataFrame:
-    """The rows with a column for the decoded value, and one, ``reason``, for why there is none.
+    """Adds a column for the decoded value, and a column ``reason``, which says why there is none.
 
-    As `consumer_sdk.spark_bridge.from_json_value`: a row is decoded, a tombstone, or rejected: its
-    bytes are no such message, a field was written with another type, lacks (proto2), has an
-    unknown enum value or is no UTF-8, or messages are nested more than 100 deep.
+    As with `consumer_sdk.spark_bridge.from_json_value`, a row is decoded, a tombstone, or rejected.
+    A row is rejected if its bytes are no such message; if a field was written with another type, is
+    missing (required in proto2), has an unknown enum value or is no UTF-8; or if messages are
+    nested more than 100 deep.
 
-    With ``registry`` the values begin with a zero, the number of a schema and the message's
-    indexes; a value that is another message of the schema is rejected. A registry that is away
-    fails the task, and rejects nothing.
+    With ``registry`` the values begin with a zero byte, a schema id and the message's indexes. A
+    value that is another message of the schema is rejected. If the registry is unreachable, the
+    task fails, and no row is rejected.
 
     Args:
         rows: with a column of bytes.
-        message: its full name, or its own name where no other message has that. None takes the
-            first one of ``subject``.
+        message: the message's full name, or its short name if that is unique. None: the first
+            message of ``subject``.
         descriptors: a serialized ``FileDescriptorSet``, or the path of one on this machine, which
-            ``protoc --include_imports --descriptor_set_out`` writes. None takes the latest of
-            ``subject``, now.
+            ``protoc --include_imports --descriptor_set_out`` writes. None: the latest schema of
+            ``subject`` at this moment.
         registry: a schema registry or its URL: the workers ask it which message a value is.
         subject: of the registry, ``"orders-value"``.
         value: the column to decode.
@@ -61,14 +62,14 @@ def from_protobuf_value(
         options: of ``from_protobuf``: ``enums.as.ints``, ``emit.default.values``,
             ``upcast.unsigned.ints``, ``unwrap.primitive.wrapper.types``,
             ``recursive.fields.max.depth``.
-        max_bytes: of a value; a larger one is rejected.
+        max_bytes: most bytes of a value; a larger one is rejected.
 
     Raises:
         ConfigurationError: there is no such message, or it has no columns; a column is missing
             or exists already; an option is unknown.
         MissingExtraError: protobuf, pyspark or pyarrow is not installed, or PySpark is
             older than 4.1.
-        SchemaRegistryError: the latest schema cannot be had.
+        SchemaRegistryError: the registry did not give the latest schema.
     """
     try:
         from consumer_sdk.spark_bridge.decoding.protobuf.types import (
