@@ -201,15 +201,15 @@ class Child:
 
         await until(is_there)
 
-    def wait_until_stopped(self) -> None:
-        """SIGSTOP only asks: on a busy machine a thread may still run."""
+    @property
+    def pid(self) -> int:
+        """The process, which was started."""
         assert self.process is not None
-        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        return self.process.pid
 
     def signal(self, number: int) -> None:
         """Sends a signal."""
-        assert self.process is not None
-        os.kill(self.process.pid, number)
+        os.kill(self.pid, number)
 
     async def kill(self) -> None:
         """Kills it, if it lives."""

@@ -19,8 +19,12 @@ pytestmark = pytest.mark.kinesis
 MEMBERS, SHARDS = 3, 12
 
 
-async def kill_members(server: KinesisServer, place: str, folder: Path, kills: int) -> Team:
-    """Kills one after the other, each replaced by a new one, while records are put."""
+async def lose_none(server: KinesisServer, place: str, folder: Path, kills: int) -> None:
+    """Kills one after the other, each replaced by a new one, while records are put.
+
+    Args:
+        place: of leases and checkpoints: a file, or ``zookeeper:`` and its hosts.
+    """
     stream = f"kill-{uuid.uuid4().hex}"
     await server.create_stream(stream, SHARDS)
     team = Team(server, stream, SHARDS, place, folder)
@@ -32,7 +36,8 @@ async def kill_members(server: KinesisServer, place: str, folder: Path, kills: i
             await team.kill(chance.choice(list(team.members)))
             await team.join()
         await team.finish()
-    return team
+    check(team, kills)
+    report(team)
 
 
 def check(team: Team, kills: int) -> None:
@@ -46,13 +51,13 @@ def check(team: Team, kills: int) -> None:
     assert counts.total() - len(counts) <= sum(death.was_open for death in team.deaths)
 
 
-def report(team: Team, store: str) -> None:
+def report(team: Team) -> None:
     """Prints the figures; pytest shows them with ``-rP``."""
     owned = [death.owned for death in team.deaths]
     read = [death.read for death in team.deaths]
     done = team.done()
     print(  # noqa: T201 - what a slow test was run for
-        f"{store}: {len(owned)} kills, lease {LEASE} s; all shards owned again after "
+        f"{len(owned)} kills, lease {LEASE} s; all shards owned again after "
         f"{statistics.median(owned):.2f} s (median), {max(owned):.2f} s (longest); a record of each "
         f"read after {statistics.median(read):.2f} s, {max(read):.2f} s; {len(team.produced)} "
         f"records, 0 lost, {len(done) - len(team.produced)} processed twice, of "
@@ -60,44 +65,11 @@ def report(team: Team, store: str) -> None:
     )
 
 
-async def run_local(server: KinesisServer, folder: Path, kills: int) -> None:
-    """With leases and checkpoints in a file."""
-    team = await kill_members(server, str(folder / "checkpoints.db"), folder, kills)
-    check(team, kills)
-    report(team, "LocalStore")
-
-
-async def run_zookeeper(
-    server: KinesisServer, zookeeper: ZooKeeperServer, folder: Path, kills: int
-) -> None:
-    """With leases and checkpoints in ZooKeeper."""
-    team = await kill_members(server, f"zookeeper:{zookeeper.hosts}", folder, kills)
-    check(team, kills)
-    report(team, "ZooKeeperStore")
-
-
 async def test_killed_member_of_three_loses_nothing_with_a_local_store(
     kinesis_server: KinesisServer, tmp_path: Path
 ) -> None:
     """Once: the survivors own all shards again."""
-    await run_local(kinesis_server, tmp_path, 1)
-
-
-@pytest.mark.campaign
-@pytest.mark.zookeeper
-async def test_killed_member_of_three_loses_nothing_with_zookeeper(
-    kinesis_server: KinesisServer, zookeeper_server: ZooKeeperServer, tmp_path: Path
-) -> None:
-    """Once: the same by leases that end with their sessions."""
-    await run_zookeeper(kinesis_server, zookeeper_server, tmp_path, 1)
-
-
-@pytest.mark.campaign
-async def test_members_killed_ten_times_lose_nothing_with_a_local_store(
-    kinesis_server: KinesisServer, tmp_path: Path
-) -> None:
-    """Half of the twenty kills."""
-    await run_local(kinesis_server, tmp_path, 10)
+    await lose_none(kinesis_server, str(tmp_path / "checkpoints.db"), tmp_path, 1)
 
 
 @pytest.mark.campaign
@@ -105,5 +77,5 @@ async def test_members_killed_ten_times_lose_nothing_with_a_local_store(
 async def test_members_killed_ten_times_lose_nothing_with_zookeeper(
     kinesis_server: KinesisServer, zookeeper_server: ZooKeeperServer, tmp_path: Path
 ) -> None:
-    """The other half."""
-    await run_zookeeper(kinesis_server, zookeeper_server, tmp_path, 10)
+    """Leases end with their sessions."""
+    await lose_none(kinesis_server, f"zookeeper:{zookeeper_server.hosts}", tmp_path, 10)

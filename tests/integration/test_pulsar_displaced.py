@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sqlite3
 from collections import Counter
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from consumer_sdk import Consumer, Message, Ordering, RetryPolicy
 from consumer_sdk.errors import AdapterError
 from consumer_sdk.stores import LocalStore
 from consumer_sdk.testing.servers import PulsarServer
+from tests.integration.faults.losses import stop_between_transactions
 from tests.integration.pulsar_field import Child, Field, Handled, numbers, running, until
 
 pytestmark = pytest.mark.pulsar
@@ -67,7 +66,7 @@ async def test_frozen_process_that_was_displaced_is_fenced_and_waits_for_its_tur
     try:
         await field.produce(numbers(100))
         await child.until(lambda lines: len(lines) >= 20)
-        stop_between_transactions(child, store)
+        stop_between_transactions(child.pid, store)
         other = Handled()
         consumer = Consumer(
             field.adapter("exclusive"), store=LocalStore(store), flush_interval=0.05
@@ -88,20 +87,6 @@ async def test_frozen_process_that_was_displaced_is_fenced_and_waits_for_its_tur
         await field.until_acked()
     finally:
         await child.kill()
-
-
-def stop_between_transactions(child: Child, store: str) -> None:
-    """Freezes it; one that stands inside a transaction of the file would keep all others out."""
-    while True:
-        child.signal(signal.SIGSTOP)
-        child.wait_until_stopped()
-        with closing(sqlite3.connect(store, timeout=0, isolation_level=None)) as file:
-            try:
-                file.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError:
-                child.signal(signal.SIGCONT)
-            else:
-                return
 
 
 def _values(child: Child) -> list[bytes]:

@@ -112,9 +112,6 @@ async def test_attempts_of_a_queue_go_on_over_kills_up_to_the_dead_letters(
     assert await pulsar_server.backlog(f"{field.topic}-{GROUP}-DLQ", "dead-letters") == 1
 
 
-KINDS = pytest.mark.parametrize("kind", ["exclusive", "shared"])
-
-
 @pytest.mark.parametrize("kind", ["exclusive", pytest.param("shared", marks=pytest.mark.campaign)])
 async def test_killed_three_times_loses_nothing(
     pulsar_server: PulsarServer, kind: str, tmp_path: Path
@@ -129,23 +126,6 @@ async def test_killed_three_times_with_a_store_loses_nothing(
 ) -> None:
     """The store's checkpoint, not the broker's cursor, says where it goes on."""
     await kill_consumers(pulsar_server, "exclusive", tmp_path, 3, with_store=True)
-
-
-@pytest.mark.campaign
-@KINDS
-async def test_killed_twenty_times_loses_nothing(
-    pulsar_server: PulsarServer, kind: str, tmp_path: Path
-) -> None:
-    """Of each type of subscription that differs."""
-    await kill_consumers(pulsar_server, kind, tmp_path, 20)
-
-
-@pytest.mark.campaign
-async def test_killed_twenty_times_with_a_store_loses_nothing(
-    pulsar_server: PulsarServer, tmp_path: Path
-) -> None:
-    """An exclusive subscription with checkpoints in a file."""
-    await kill_consumers(pulsar_server, "exclusive", tmp_path, 20, with_store=True)
 
 
 @pytest.mark.campaign

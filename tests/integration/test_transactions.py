@@ -17,7 +17,7 @@ from aiokafka import AIOKafkaConsumer
 from consumer_sdk import Consumer, Message
 from consumer_sdk.adapters import KafkaAdapter, KafkaTransactions
 from consumer_sdk.testing.servers import KafkaServer
-from tests.adapters.kafka.consumer_groups import end_members, set_session
+from tests.adapters.kafka.consumer_groups import set_session
 from tests.adapters.kafka.harness import KafkaHarness
 from tests.adapters.kafka.world import numbered
 from tests.integration.field import Field
@@ -122,11 +122,6 @@ class Play:
         command = [sys.executable, "-m", "tests.integration.transaction_process", url, self.target]
         return await asyncio.create_subprocess_exec(*command, name, str(timeout))
 
-    async def end_sessions(self) -> None:
-        """Nobody waits for those of the dead."""
-        await self.kafka.end_sessions(self.group)
-        await end_members(self.kafka.admin, self.group)
-
 
 async def until(happened: Callable[[], bool], *processes: asyncio.subprocess.Process) -> None:
     """Looks again and again."""
@@ -166,7 +161,7 @@ async def test_consumer_killed_many_times_writes_each_output_once(
             finally:
                 process.kill()
                 await process.wait()
-                await play.end_sessions()
+                await play.kafka.end_sessions(play.group)
     ledger.check()
 
 

@@ -40,6 +40,7 @@ from consumer_sdk.adapters.kafka.groups.structs import from_wire, to_wire
 from consumer_sdk.records import Position
 from consumer_sdk.testing.conformance.adapters import AdapterHarness, Record
 from consumer_sdk.testing.conformance.adapters.harness import Ability
+from tests.adapters.kafka.consumer_groups import end_members
 
 __all__ = ["KafkaHarness"]
 
@@ -344,3 +345,5 @@ class KafkaHarness(AdapterHarness):
         for member in members or [member for member, *_ in answer.groups[0][5]]:
             left = await self.admin._send_request(LeaveGroupRequest(group, member), coordinator)
             assert left.error_code in {0, UNKNOWN_MEMBER_ID}, f"{group}: {left.error_code}"
+        if not members:
+            await end_members(self.admin, group)

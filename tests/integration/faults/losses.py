@@ -8,11 +8,12 @@ import random
 import signal
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 from tests.integration.faults.ledger import repeats_stored
 from tests.integration.faults.worlds import Member, World
 
-__all__ = ["freeze_members", "kill_members"]
+__all__ = ["freeze_members", "kill_members", "stop_between_transactions"]
 
 RATE = 200
 """Records a second."""
@@ -40,6 +41,7 @@ async def kill_members(world: World, kills: int) -> None:
                 assert not repeats_stored(settled, world.ledger.read()[before:])
             member = await world.join()
         await world.until_all(member)
+        await world.until_acked()
     _report(world, f"{kills} kills")
 
 
@@ -52,7 +54,7 @@ async def freeze_members(world: World, freezes: int) -> None:
             member = await world.join()
             for _ in range(freezes):
                 await _more(world, member, chance.randrange(1, LONGEST))
-                _freeze(world, member)
+                stop_between_transactions(member.pid, world.store.removeprefix("sqlite://"))
                 settled, before = await world.settled(), len(world.ledger.read())
                 heir = await world.join()
                 await asyncio.gather(_more(world, heir, HEIRS), asyncio.sleep(SILENCE))
@@ -80,18 +82,22 @@ async def _more(world: World, member: Member, count: int) -> None:
     await world.until(is_so, f"{count} more deliveries", member)
 
 
-def _freeze(world: World, member: Member) -> None:
-    """Not inside a transaction of a file: that would keep all others out."""
+def stop_between_transactions(pid: int, file: str) -> None:
+    """Freezes a process; one that stands inside a transaction of the file would keep all others out.
+
+    Args:
+        file: where its checkpoints are, unless that is no file.
+    """
     while True:
-        member.signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, member.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-        if not world.store.startswith("sqlite://") or _is_free(world.store):
+        os.kill(pid, signal.SIGSTOP)
+        # SIGSTOP only asks: on a busy machine a thread may still run.
+        os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        if not Path(file).is_file() or _is_free(file):
             return
-        member.signal(signal.SIGCONT)
+        os.kill(pid, signal.SIGCONT)
 
 
-def _is_free(store: str) -> bool:
-    file = store.removeprefix("sqlite://")
+def _is_free(file: str) -> bool:
     with closing(sqlite3.connect(file, timeout=0, isolation_level=None)) as database:
         try:
             database.execute("BEGIN IMMEDIATE")

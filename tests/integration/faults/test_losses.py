@@ -17,7 +17,15 @@ from consumer_sdk.testing.servers import (
 )
 from consumer_sdk.testing.servers.shared import complete
 from tests.integration.faults.losses import freeze_members, kill_members
-from tests.integration.faults.worlds import KafkaWorld, KinesisWorld, PulsarWorld, World
+from tests.integration.faults.worlds import (
+    CLASSIC,
+    CONSUMER,
+    COOPERATIVE,
+    KafkaWorld,
+    KinesisWorld,
+    PulsarWorld,
+    World,
+)
 
 pytestmark = pytest.mark.campaign(minutes=5)
 
@@ -45,12 +53,19 @@ def quick_pulsar() -> Iterator[PulsarServer]:
 
 @pytest.mark.kafka
 @LOSSES
-@pytest.mark.parametrize("store", ["", "sqlite"])
+@pytest.mark.parametrize(
+    "store, options",
+    [
+        pytest.param("", CLASSIC, id="no-store"),
+        pytest.param("sqlite", CLASSIC, id="sqlite"),
+        pytest.param("sqlite", COOPERATIVE, id="cooperative"),
+    ],
+)
 async def test_kafka_members_lose_nothing(
-    kafka_server: KafkaServer, tmp_path: Path, store: str, lose: Lose
+    kafka_server: KafkaServer, tmp_path: Path, store: str, options: str, lose: Lose
 ) -> None:
-    """With and without a store."""
-    await lose(KafkaWorld(kafka_server, tmp_path, store))
+    """With and without a store, by both ways of rebalancing."""
+    await lose(KafkaWorld(kafka_server, tmp_path, store, options=options))
 
 
 @pytest.mark.kafka
@@ -64,7 +79,7 @@ async def test_kafka_members_with_zookeeper_lose_nothing(
 ) -> None:
     """The consumer protocol, with checkpoints in ZooKeeper."""
     store = f"zookeeper://{zookeeper_server.hosts}"
-    world = KafkaWorld(kafka_server, tmp_path, store, options="protocol=consumer")
+    world = KafkaWorld(kafka_server, tmp_path, store, options=CONSUMER)
     await lose(world)
 
 

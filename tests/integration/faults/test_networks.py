@@ -22,12 +22,14 @@ from tests.integration.faults.fault_proxy import (
     pulsar_addresses,
 )
 from tests.integration.faults.worlds import (
+    CLASSIC,
+    CONSUMER,
     KafkaWorld,
     KinesisWorld,
     Member,
     PulsarWorld,
+    Usage,
     World,
-    usage,
 )
 
 RATE = 200
@@ -48,12 +50,8 @@ UNDAMAGED = [each for each in Fault if each is not Fault.CORRUPT]
 """Where no checksum of the protocol finds damage, TLS has to: a bit that turns in an answer of Kinesis or ZooKeeper is
 another answer. Pulsar's client acks a message whose checksum is wrong."""
 
-SOME = pytest.mark.parametrize(
-    "seconds", [8.0, pytest.param(600.0, marks=pytest.mark.campaign(minutes=10))]
-)
-LONG = pytest.mark.parametrize(
-    "seconds", [pytest.param(600.0, marks=pytest.mark.campaign(minutes=10))]
-)
+CAMPAIGN = pytest.mark.campaign(minutes=10)
+LONG = pytest.mark.parametrize("seconds", [pytest.param(600.0, marks=CAMPAIGN)])
 
 
 async def survive(world: World, proxy: FaultProxy, faults: Sequence[Fault], seconds: float) -> None:
@@ -68,7 +66,7 @@ async def survive(world: World, proxy: FaultProxy, faults: Sequence[Fault], seco
             await world.until(lambda: bool(world.ledger.done), "it lives", member)
             outage = await _outage(proxy, min(seconds / 2, OUTAGE), member)
         await world.until_all(member)
-        memory = usage(member.pid).memory
+        memory = Usage(member.pid).memory
     world.ledger.check_order()
     print(  # noqa: T201 - what a campaign was run for
         f"{world.broker} {world.store.partition(':')[0]}: {seconds:.0f} s of {dict(proxy.spells)}, "
@@ -90,12 +88,12 @@ async def _outage(proxy: FaultProxy, seconds: float, member: Member) -> str:
     """Nobody listens for a while."""
     await proxy.become(Fault.REFUSED)
     before, connections, log = (
-        usage(member.pid),
+        Usage(member.pid),
         proxy.connections,
         member.log.stat().st_size,
     )
     await asyncio.sleep(seconds)
-    after = usage(member.pid)
+    after = Usage(member.pid)
     await proxy.become(Fault.NONE)
     member.check()
     tries = (proxy.connections - connections) / seconds
@@ -111,24 +109,19 @@ async def _outage(proxy: FaultProxy, seconds: float, member: Member) -> str:
 
 
 @pytest.mark.kafka
-@SOME
+@pytest.mark.parametrize(
+    "options, seconds",
+    [
+        pytest.param(CLASSIC, 8.0, id="short"),
+        pytest.param(CLASSIC, 600.0, id="classic", marks=CAMPAIGN),
+        pytest.param(CONSUMER, 600.0, id="consumer", marks=CAMPAIGN),
+    ],
+)
 async def test_kafka_loses_nothing(
-    kafka_server: KafkaServer, tmp_path: Path, seconds: float
+    kafka_server: KafkaServer, tmp_path: Path, options: str, seconds: float
 ) -> None:
     """All faults; a batch that is damaged is fetched again."""
     async with FaultProxy(kafka_server.bootstrap_servers, kafka_addresses, seed=1) as proxy:
-        world = KafkaWorld(kafka_server, tmp_path, address=proxy.address)
-        await survive(world, proxy, list(Fault), seconds)
-
-
-@pytest.mark.kafka
-@LONG
-async def test_kafka_with_the_consumer_protocol_loses_nothing(
-    kafka_server: KafkaServer, tmp_path: Path, seconds: float
-) -> None:
-    """The same with a membership that is made of heartbeats."""
-    async with FaultProxy(kafka_server.bootstrap_servers, kafka_addresses, seed=2) as proxy:
-        options = "protocol=consumer"
         world = KafkaWorld(kafka_server, tmp_path, address=proxy.address, options=options)
         await survive(world, proxy, list(Fault), seconds)
 

@@ -24,13 +24,23 @@ from consumer_sdk.checkpoints.json import decode_checkpoint
 from consumer_sdk.checkpoints.positions import POSITION_READERS
 from consumer_sdk.records import Checkpoint, Partition
 from consumer_sdk.testing.servers import KafkaEndpoint, KinesisEndpoint, PulsarEndpoint
-from tests.adapters.kafka.consumer_groups import end_members, set_session
+from tests.adapters.kafka.consumer_groups import set_session
 from tests.adapters.kafka.harness import KafkaHarness
 from tests.integration.faults.ledger import Ledger
 from tests.integration.faults.member import SESSION, store_at
 from tests.integration.process_report import report
 
-__all__ = ["KafkaWorld", "KinesisWorld", "Member", "PulsarWorld", "World", "usage"]
+__all__ = [
+    "CLASSIC",
+    "CONSUMER",
+    "COOPERATIVE",
+    "KafkaWorld",
+    "KinesisWorld",
+    "Member",
+    "PulsarWorld",
+    "Usage",
+    "World",
+]
 
 ROOT = Path(__file__).parents[3]
 KEYS = 53
@@ -40,6 +50,10 @@ TICK = 0.05
 PATIENCE = 600.0
 """Seconds until something that has to happen counts as missing."""
 TICKS = os.sysconf("SC_CLK_TCK")
+CLASSIC = f"session_timeout={SESSION}&heartbeat_interval=0.5"
+COOPERATIVE = f"{CLASSIC}&partition_assignment_strategy=cooperative-sticky"
+CONSUMER = "protocol=consumer"
+"""How a group of Kafka's shares its partitions out, as options of a URL."""
 
 
 class Usage:
@@ -53,11 +67,6 @@ class Usage:
         )
         self.memory = int(status["VmHWM"].split()[0]) / 1024
         self.files = len(os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208 - numbers
-
-
-def usage(pid: int) -> Usage:
-    """Of a process that runs."""
-    return Usage(pid)
 
 
 class Member:
@@ -129,6 +138,9 @@ class World(ABC):
 
     async def bury(self) -> None:  # noqa: B027 - where the dead have no session
         """Nobody has to wait for the sessions of the dead."""
+
+    async def until_acked(self) -> None:  # noqa: B027 - where the broker does not tell
+        """The broker has no record left for the group."""
 
     async def settled(self) -> Mapping[str, Checkpoint]:
         """What is stored, by partition; empty where only the broker knows."""
@@ -273,7 +285,7 @@ class KafkaWorld(World):
         folder: Path,
         store: str = "",
         address: str | None = None,
-        options: str = f"session_timeout={SESSION}&heartbeat_interval=0.5",
+        options: str = CLASSIC,
     ) -> None:
         super().__init__(folder, store)
         self._server = server
@@ -284,7 +296,7 @@ class KafkaWorld(World):
         """Makes it."""
         await self._server.create_topic(self.name, partitions=self.PARTITIONS)
         async with KafkaHarness(self._server.bootstrap_servers) as kafka:
-            if "protocol=consumer" in self._options:
+            if self._options == CONSUMER:
                 await set_session(kafka.admin, self.group, SESSION)
 
     def url(self) -> str:
@@ -309,7 +321,6 @@ class KafkaWorld(World):
         """By leaving in their names."""
         async with KafkaHarness(self._server.bootstrap_servers) as kafka:
             await kafka.end_sessions(self.group)
-            await end_members(kafka.admin, self.group)
 
     async def settled(self) -> Mapping[str, Checkpoint]:
         """The group's commits, where there is no store."""
@@ -434,6 +445,12 @@ class PulsarWorld(World):
             yield send
         finally:
             await asyncio.to_thread(client.close)
+
+    async def until_acked(self) -> None:
+        """By the subscription's backlog."""
+        async with asyncio.timeout(PATIENCE):
+            while await self._server.backlog(self.topic, self.group):
+                await asyncio.sleep(0.2)
 
 
 def _send_all(producer: Any, rows: list[tuple[str, bytes]]) -> None:
