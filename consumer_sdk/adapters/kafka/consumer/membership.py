@@ -16,7 +16,7 @@ from aiokafka.errors import KafkaError
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.client.topics import Topic
-from consumer_sdk.adapters.kafka.consumer.holdings import Holdings
+from consumer_sdk.adapters.kafka.consumer.granting import Holdings
 from consumer_sdk.adapters.kafka.groups.assignors import (
     Assignor,
     CooperativeStickyAssignor,

@@ -15,9 +15,8 @@ from consumer_sdk.adapters.kafka.client.topics import Topic
 from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
 from consumer_sdk.adapters.kafka.consumer.committing import Committer
 from consumer_sdk.adapters.kafka.consumer.fetching import FetchBuffer
-from consumer_sdk.adapters.kafka.consumer.granting import Failures, Granting, Revoking
+from consumer_sdk.adapters.kafka.consumer.granting import Failures, Granting, Holdings, Revoking
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
-from consumer_sdk.adapters.kafka.consumer.holdings import Holdings
 from consumer_sdk.adapters.kafka.consumer.membership import Membership
 from consumer_sdk.adapters.kafka.consumer.offsets import CommittedOffsets, Offsets
 from consumer_sdk.adapters.kafka.consumer.watching import (

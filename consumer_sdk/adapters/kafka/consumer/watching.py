@@ -21,9 +21,8 @@ from consumer_sdk.adapters.kafka.client.topics import (
     await_topics,
     describe_topics,
 )
-from consumer_sdk.adapters.kafka.consumer.granting import Granting
+from consumer_sdk.adapters.kafka.consumer.granting import Granting, Holdings
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
-from consumer_sdk.adapters.kafka.consumer.holdings import Holdings
 from consumer_sdk.adapters.kafka.options import KafkaOptions
 from consumer_sdk.errors import AdapterError
 from consumer_sdk.log_limits import REPEATS
