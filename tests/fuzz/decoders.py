@@ -23,7 +23,7 @@ from consumer_sdk.adapters.kafka.decoding.record_batches import (
     check_batch,
 )
 from consumer_sdk.adapters.kafka.decoding.salvage import Unreadable, salvage
-from consumer_sdk.adapters.kafka.fetch.chunks import reach_of
+from consumer_sdk.adapters.kafka.fetch.cursor import reach_of
 from consumer_sdk.adapters.kafka.fetch.structs import AnswerFormatError, FetchAnswer
 from consumer_sdk.adapters.kafka.ranges.batches import Columnizer, open_batches
 from consumer_sdk.adapters.kafka.share.messages import AcquiredRange

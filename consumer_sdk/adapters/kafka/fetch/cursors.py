@@ -54,7 +54,7 @@ from aiokafka.errors import (
 
 from consumer_sdk.adapters.kafka.client import faults
 from consumer_sdk.adapters.kafka.decoding.record_batches import ends_in_doubt
-from consumer_sdk.adapters.kafka.fetch.chunks import (
+from consumer_sdk.adapters.kafka.fetch.cursor import (
     NO_EPOCH,
     Chunk,
     Fault,

@@ -17,7 +17,7 @@ from consumer_sdk.adapters.assignment_book import AssignmentBook, GrantState
 from consumer_sdk.adapters.kafka.consumer.fetching import FetchBuffer
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.adapters.kafka.consumer.session import Session
-from consumer_sdk.adapters.kafka.fetch.chunks import Chunk, reach_of
+from consumer_sdk.adapters.kafka.fetch.cursor import Chunk, reach_of
 from consumer_sdk.adapters.kafka.fetch.session import CLOSING
 from consumer_sdk.adapters.kafka.fetch.structs import FetchAnswer, FetchRequest
 from consumer_sdk.adapters.kafka.options import KafkaOptions

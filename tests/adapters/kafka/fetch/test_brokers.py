@@ -13,7 +13,7 @@ from aiokafka.errors import OffsetOutOfRangeError
 
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.topics import describe_topics
-from consumer_sdk.adapters.kafka.fetch.chunks import Chunk, Fault
+from consumer_sdk.adapters.kafka.fetch.cursor import Chunk, Fault
 from consumer_sdk.adapters.kafka.fetch.cursors import Cursor, FetchOptions
 from consumer_sdk.adapters.kafka.fetch.fetcher import FetchChannel, Fetcher
 from consumer_sdk.errors import PositionOutOfRangeError

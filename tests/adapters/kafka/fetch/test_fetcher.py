@@ -20,7 +20,7 @@ from aiokafka.errors import (
     UnsupportedVersionError,
 )
 
-from consumer_sdk.adapters.kafka.fetch.chunks import Chunk, Fault
+from consumer_sdk.adapters.kafka.fetch.cursor import Chunk, Fault
 from consumer_sdk.adapters.kafka.fetch.cursors import (
     MOST_THROTTLE,
     PACE,
