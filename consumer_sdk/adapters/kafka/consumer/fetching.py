@@ -28,8 +28,8 @@ from consumer_sdk.adapters.kafka.decoding.salvage import (
     unreadable_error,
 )
 from consumer_sdk.adapters.kafka.decoding.unpacking import Batches, Unpacker
-from consumer_sdk.adapters.kafka.fetch.cursor import Chunk, Fault, Reach
-from consumer_sdk.adapters.kafka.fetch.cursors import Cursor, FetchOptions
+from consumer_sdk.adapters.kafka.fetch.cursor import Chunk, Cursor, Fault, Reach
+from consumer_sdk.adapters.kafka.fetch.cursors import FetchOptions
 from consumer_sdk.adapters.kafka.fetch.fetcher import FetchCluster, Fetcher
 from consumer_sdk.adapters.kafka.fetch.structs import AnswerFormatError, PartitionAnswer
 from consumer_sdk.adapters.kafka.options import KafkaOptions

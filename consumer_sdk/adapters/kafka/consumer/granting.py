@@ -21,7 +21,7 @@ from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.topics import describe_topics
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.adapters.kafka.consumer.offsets import Offsets
-from consumer_sdk.adapters.kafka.fetch.cursors import Cursor
+from consumer_sdk.adapters.kafka.fetch.cursor import Cursor
 from consumer_sdk.log_limits import REPEATS
 from consumer_sdk.records import StartPoint
 

@@ -1,8 +1,4 @@
-"""Where each partition stands, what was fetched of it, and what is to be asked of whom next. Pure.
-
-A *cursor* belongs to one grant of a partition. It has two ends: `Cursor.position` is the first offset that
-was not handed out yet, and behind what is buffered lies the next offset to be fetched. The heads of the batches
-tell that one, so that the next request leaves before anything of the last answer is decoded.
+"""What is to be asked of whom next for the cursors of all grants, and which answer counts. Pure.
 
 What is asked of a node, when no request to it is under way (a broker answers the requests of a connection
 one after another):
@@ -40,8 +36,7 @@ any other                                        asked again, soon
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from aiokafka import TopicPartition
@@ -56,7 +51,9 @@ from consumer_sdk.adapters.kafka.client import faults
 from consumer_sdk.adapters.kafka.decoding.record_batches import ends_in_doubt
 from consumer_sdk.adapters.kafka.fetch.cursor import (
     NO_EPOCH,
+    NO_POSITION,
     Chunk,
+    Cursor,
     Fault,
     Reach,
     reach_of,
@@ -76,7 +73,7 @@ from consumer_sdk.adapters.kafka.fetch.structs import (
 from consumer_sdk.errors import PositionOutOfRangeError
 from consumer_sdk.log_limits import REPEATS
 
-__all__ = ["Cursor", "Cursors", "FetchOptions", "Leaders", "Look", "Plan"]
+__all__ = ["Cursors", "FetchOptions", "Leaders", "Look", "Plan"]
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +100,6 @@ HOPELESS = {
 }
 """Codes that no other answer will follow, and what they mean."""
 SESSION_ERRORS = frozenset({70, 71, 106})
-NO_POSITION = -1
 
 
 class Leaders(Protocol):
@@ -137,210 +133,6 @@ class FetchOptions(NamedTuple):
     rack: str = ""
     backoff: float = 0.1
     replica_age: float = 300.0
-
-
-class Cursor:
-    """Where one grant of a partition stands, and what was fetched for it.
-
-    Args:
-        topic_id: 16 bytes; records of a topic with another id are not fetched. None: by name.
-
-    Attributes:
-        position: the first offset that was not handed out; -1 before `seek`.
-        last_epoch: of the record before it, or of one soon after; -1 where it is not known.
-        paused: nothing is asked; what was fetched is kept.
-        highwater, last_stable, log_start: as the last answer says; None before one.
-        queue: what was fetched, and perhaps what is wrong behind it.
-        held: bytes that it takes.
-        node: whom it was to be fetched from at the last look.
-        missing: an offset that its leader has said, once, not to store; -1 for none.
-        has_lost_past: its leader has said that it does not have what was read, or the position; a fault tells of it.
-        past_end: where the leader's log is another than what was read, if it has said that too; else -1.
-        doubted: the last offset whose first answer did not count, because it may not name all that was aborted; -1 for none.
-        changed: called when it may have to be asked for.
-        aside_at: when it may be asked for aside again.
-    """
-
-    __slots__ = (
-        "_ask",
-        "_read_to",
-        "aside_at",
-        "changed",
-        "doubted",
-        "failed_leader",
-        "has_lost_past",
-        "held",
-        "highwater",
-        "is_closed",
-        "is_idle",
-        "is_noted",
-        "last_epoch",
-        "last_stable",
-        "log_start",
-        "missing",
-        "node",
-        "past_end",
-        "paused",
-        "position",
-        "queue",
-        "replica",
-        "rests_until",
-        "topic_id",
-        "tp",
-    )
-
-    def __init__(self, tp: TopicPartition, topic_id: bytes | None = None) -> None:
-        self.tp = tp
-        self.topic_id = topic_id
-        self.position = NO_POSITION
-        self.last_epoch = NO_EPOCH
-        self.paused = True
-        self.highwater: int | None = None
-        self.last_stable: int | None = None
-        self.log_start: int | None = None
-        self.queue: deque[Chunk | Fault] = deque()
-        self.changed: Callable[[], None] = _nobody
-        self.is_closed = False
-        self.is_idle = False
-        self.is_noted = False
-        self.missing = NO_POSITION
-        self.has_lost_past = False
-        self.past_end = NO_POSITION
-        self.doubted = NO_POSITION
-        self.node: int | None = None
-        self.replica: tuple[int, float] | None = None
-        self.rests_until = 0.0
-        self.failed_leader: tuple[int, int] | None = None
-        self.aside_at = 0.0
-        self._ask: Ask | None = None
-        self._read_to = NO_POSITION
-        self.held = 0
-
-    def __repr__(self) -> str:
-        state = "closed" if self.is_closed else "paused" if self.paused else "open"
-        name = f"{self.tp.topic}[{self.tp.partition}]"
-        return f"<Cursor {name} at {self.position}, {state}, {len(self.queue)} buffered>"
-
-    # -- for whoever holds the grant ------------------------------------------------------------
-
-    @property
-    def has_valid_position(self) -> bool:
-        """Whether the cursor has a position."""
-        return self.position != NO_POSITION
-
-    def pause(self) -> None:
-        """Nothing is asked any more; what was fetched, or is on its way, is kept."""
-        self.paused = True
-
-    def resume(self) -> None:
-        """Undoes `pause`."""
-        self.paused = False
-        self.aside_at = 0.0
-        self.changed()
-
-    def seek(self, position: int) -> None:
-        """Goes on at an offset; what was fetched is forgotten, also what is on its way."""
-        self.position = position
-        self.last_epoch = NO_EPOCH
-        self.rewind()
-
-    def rewind(self) -> None:
-        """Forgets what was fetched, and fetches it again."""
-        self._clear()
-        self.is_idle = False
-        self.aside_at = 0.0
-        self.changed()
-
-    def consumed_to(self, position: int) -> None:
-        """Everything before an offset was handed out, or is not wanted."""
-        self.position = position
-        front = self.front
-        if isinstance(front, Chunk):
-            self.last_epoch = max(front.epoch, self.last_epoch)
-
-    def close(self) -> None:
-        """The grant is over: it keeps nothing, and no answer counts."""
-        self.is_closed = self.paused = True
-        self.changed = _nobody
-        self._clear()
-
-    def _clear(self) -> None:
-        self.queue.clear()
-        self._ask = None
-        self.held = 0
-
-    # -- what was fetched -----------------------------------------------------------------------
-
-    @property
-    def front(self) -> Chunk | Fault | None:
-        """What comes next."""
-        return self.queue[0] if self.queue else None
-
-    def advance(self) -> None:
-        """What came next was dealt with."""
-        done = self.queue.popleft()
-        if isinstance(done, Chunk):
-            self.held -= done.size
-            if done.end == self.position > done.position:
-                self._read_to = self.position
-
-    def continues_at(self, offset: int) -> bool:
-        """A batch has ended there, of those that were read, or are buffered."""
-        last = self.queue[-1] if self.queue else None
-        return self._read_to == offset or (isinstance(last, Chunk) and last.end == offset)
-
-    def put(self, item: Chunk | Fault) -> None:
-        """Appends what was fetched."""
-        self.queue.append(item)
-        if isinstance(item, Chunk):
-            self.held += item.size
-
-    @property
-    def buffered(self) -> int:
-        """Bytes, about, that are fetched and not handed out."""
-        front = self.front
-        if not isinstance(front, Chunk):
-            return self.held
-        return self.held - front.size + front.left(self.position)
-
-    # -- what is asked --------------------------------------------------------------------------
-
-    @property
-    def is_asked(self) -> bool:
-        """A request for it is under way, and its answer counts."""
-        return self._ask is not None
-
-    def wants(self, enough: int) -> bool:
-        """Less than enough bytes are buffered, and what is behind them can be asked for."""
-        if not self.queue:
-            return True
-        last = self.queue[-1]
-        if not isinstance(last, Chunk) or not last.is_sure:
-            return False
-        return self.held < enough or self.buffered < enough
-
-    def ask(self, leader_epoch: int, max_bytes: int) -> Ask:
-        """What is asked next. The answer is to be told by `answered`."""
-        offset, epoch = self.position, self.last_epoch
-        if self.queue and isinstance(last := self.queue[-1], Chunk):
-            offset, epoch = last.end, max(last.epoch, epoch)
-        self._ask = Ask(self.topic_id, leader_epoch, offset, epoch, max_bytes)
-        return self._ask
-
-    def disregard(self) -> None:
-        """The answer that is on its way is not to count."""
-        self._ask = None
-
-    def answered(self, ask: Ask) -> bool:
-        """Whether the answer to it counts; only the first one does."""
-        if self._ask is not ask:
-            return False
-        self._ask = None
-        return True
-
-
-def _nobody() -> None:
-    pass
 
 
 def _item(

@@ -21,7 +21,8 @@ from aiokafka.errors import (
 
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.connections import Channel
-from consumer_sdk.adapters.kafka.fetch.cursors import Cursor, Cursors, FetchOptions, Leaders, Plan
+from consumer_sdk.adapters.kafka.fetch.cursor import Cursor
+from consumer_sdk.adapters.kafka.fetch.cursors import Cursors, FetchOptions, Leaders, Plan
 from consumer_sdk.adapters.kafka.fetch.session import Ask, single_request
 from consumer_sdk.adapters.kafka.fetch.structs import (
     AnswerFormatError,

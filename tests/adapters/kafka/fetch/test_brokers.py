@@ -13,8 +13,8 @@ from aiokafka.errors import OffsetOutOfRangeError
 
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.topics import describe_topics
-from consumer_sdk.adapters.kafka.fetch.cursor import Chunk, Fault
-from consumer_sdk.adapters.kafka.fetch.cursors import Cursor, FetchOptions
+from consumer_sdk.adapters.kafka.fetch.cursor import Chunk, Cursor, Fault
+from consumer_sdk.adapters.kafka.fetch.cursors import FetchOptions
 from consumer_sdk.adapters.kafka.fetch.fetcher import FetchChannel, Fetcher
 from consumer_sdk.errors import PositionOutOfRangeError
 from tests.adapters.kafka.harness import KafkaHarness

@@ -20,14 +20,8 @@ from aiokafka.errors import (
     UnsupportedVersionError,
 )
 
-from consumer_sdk.adapters.kafka.fetch.cursor import Chunk, Fault
-from consumer_sdk.adapters.kafka.fetch.cursors import (
-    MOST_THROTTLE,
-    PACE,
-    Cursor,
-    Cursors,
-    FetchOptions,
-)
+from consumer_sdk.adapters.kafka.fetch.cursor import Chunk, Cursor, Fault
+from consumer_sdk.adapters.kafka.fetch.cursors import MOST_THROTTLE, PACE, Cursors, FetchOptions
 from consumer_sdk.adapters.kafka.fetch.fetcher import Fetcher
 from consumer_sdk.adapters.kafka.fetch.structs import (
     FetchAnswer,
