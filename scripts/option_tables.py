@@ -37,7 +37,7 @@ from consumer_sdk.spark_bridge.feed.url import FeedUrl
 from consumer_sdk.spark_bridge.option_values import DURATION
 from consumer_sdk.spark_bridge.pull.options.options import PullSettings
 from consumer_sdk.stores import LocalStore, ZooKeeperStore
-from consumer_sdk.stores.sqlite.thread import OWN as SQLITE
+from consumer_sdk.stores.sqlite.file import OWN as SQLITE
 from consumer_sdk.stores.zookeeper.options import OWN as ZOOKEEPER
 
 __all__ = ["TABLES", "pages", "table", "written"]

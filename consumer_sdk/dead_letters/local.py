@@ -12,8 +12,7 @@ from consumer_sdk.abc import DeadLetters
 from consumer_sdk.dead_letters.letter_rows import COLUMNS, from_row, to_row
 from consumer_sdk.errors import ConfigurationError, StoreError
 from consumer_sdk.records import DeadLetter, Outcome
-from consumer_sdk.stores.sqlite.file import Database, FileGoneError
-from consumer_sdk.stores.sqlite.thread import SqliteThread
+from consumer_sdk.stores.sqlite.file import Database, FileGoneError, SqliteThread
 
 __all__ = ["LocalDeadLetters", "StoredLetter"]
 

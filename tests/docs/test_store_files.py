@@ -11,7 +11,7 @@ from pathlib import Path
 
 from consumer_sdk.records import Assignment, Partition
 from consumer_sdk.stores import CheckpointFile, LocalStore, ZooKeeperStore, import_checkpoints
-from consumer_sdk.stores.zookeeper.znodes import decode_znode
+from consumer_sdk.stores.zookeeper.tree import decode_znode
 from consumer_sdk.trackers import decode_checkpoint
 from tests.docs.pages import Page
 

@@ -69,7 +69,7 @@ from consumer_sdk.stores.exchange.legacy import read_offset, read_sequence, read
 from consumer_sdk.stores.exchange.lines import CheckpointFile, Entry, Lines, line_of
 from consumer_sdk.stores.fencing import Stamp
 from consumer_sdk.stores.urls import store_from_url
-from consumer_sdk.stores.zookeeper.znodes import decode_pin, decode_znode, encode_pin, encode_znode
+from consumer_sdk.stores.zookeeper.tree import decode_pin, decode_znode, encode_pin, encode_znode
 from tests.fuzz.kafka_answers import (
     ERRORS,
     answer_samples,

@@ -16,8 +16,7 @@ from consumer_sdk.errors import CheckpointFormatError, CheckpointMismatchError
 from consumer_sdk.records import Assignment, Checkpoint, OutcomeKind, Partition
 from consumer_sdk.stores import LocalStore
 from consumer_sdk.stores.fencing import Stamp
-from consumer_sdk.stores.zookeeper.tree import Znode
-from consumer_sdk.stores.zookeeper.znodes import encode_znode
+from consumer_sdk.stores.zookeeper.tree import Znode, encode_znode
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
 from consumer_sdk.trackers import encode_checkpoint
 from tests.stores.exchange_world import opened

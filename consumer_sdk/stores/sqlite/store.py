@@ -16,8 +16,7 @@ from consumer_sdk.leases.stores import LeasingStore, reopen
 from consumer_sdk.records import Assignment, Outcome, Partition
 from consumer_sdk.stores.fencing import Claims
 from consumer_sdk.stores.sqlite import rows
-from consumer_sdk.stores.sqlite.file import Database, FileGoneError
-from consumer_sdk.stores.sqlite.thread import SqliteThread
+from consumer_sdk.stores.sqlite.file import Database, FileGoneError, SqliteThread
 
 __all__ = ["LocalStore"]
 

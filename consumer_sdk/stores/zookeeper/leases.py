@@ -19,8 +19,7 @@ from kazoo.exceptions import NoNodeError
 from consumer_sdk.errors import StoreError, TransientStoreError
 from consumer_sdk.leases.backend import LeaseBackend, Reading
 from consumer_sdk.stores.zookeeper.bridge import Bridge, is_conflict, translate
-from consumer_sdk.stores.zookeeper.tree import Put, Tree
-from consumer_sdk.stores.zookeeper.znodes import escape, unescape
+from consumer_sdk.stores.zookeeper.tree import Put, Tree, escape, unescape
 
 __all__ = ["LEASES", "ZooKeeperLeaseBackend"]
 

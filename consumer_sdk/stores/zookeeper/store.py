@@ -28,7 +28,15 @@ from consumer_sdk.stores.opening import is_left_over, is_of_this_process, opened
 from consumer_sdk.stores.zookeeper.bridge import Bridge
 from consumer_sdk.stores.zookeeper.leases import LEASES, ZooKeeperLeaseBackend
 from consumer_sdk.stores.zookeeper.options import LARGEST, OWN, client_maker
-from consumer_sdk.stores.zookeeper.tree import Tree, Znode
+from consumer_sdk.stores.zookeeper.tree import (
+    Tree,
+    Znode,
+    check_root,
+    checkpoint_path,
+    decode_znode,
+    escape,
+    unescape,
+)
 from consumer_sdk.stores.zookeeper.writing import (
     Claiming,
     Place,
@@ -38,13 +46,6 @@ from consumer_sdk.stores.zookeeper.writing import (
     pins,
     purge,
     unpin,
-)
-from consumer_sdk.stores.zookeeper.znodes import (
-    check_root,
-    checkpoint_path,
-    decode_znode,
-    escape,
-    unescape,
 )
 
 __all__ = ["ZooKeeperStore"]

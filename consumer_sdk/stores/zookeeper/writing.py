@@ -17,8 +17,12 @@ from consumer_sdk.errors import CheckpointFormatError, StoreError, TransientStor
 from consumer_sdk.records import Assignment, Outcome, OutcomeKind
 from consumer_sdk.stores.fencing import NOBODY, Stamp, Write, judge, overwritten, refused, take
 from consumer_sdk.stores.zookeeper.bridge import UnknownResultError, is_conflict, translate
-from consumer_sdk.stores.zookeeper.tree import Put, Refusal, Tree, Znode, batches
-from consumer_sdk.stores.zookeeper.znodes import (
+from consumer_sdk.stores.zookeeper.tree import (
+    Put,
+    Refusal,
+    Tree,
+    Znode,
+    batches,
     decode_pin,
     decode_znode,
     encode_pin,

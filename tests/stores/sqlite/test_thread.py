@@ -11,9 +11,8 @@ import pytest
 import pytest_asyncio
 
 from consumer_sdk.errors import ConsumerClosedError, StoreError, TransientStoreError
-from consumer_sdk.stores.sqlite import thread as sqlite_thread
-from consumer_sdk.stores.sqlite.file import Database
-from consumer_sdk.stores.sqlite.thread import SqliteThread
+from consumer_sdk.stores.sqlite import file as sqlite_file
+from consumer_sdk.stores.sqlite.file import Database, SqliteThread
 
 NAME = "bridge under test"
 PATIENCE = 300.0
@@ -195,7 +194,7 @@ async def test_closing_does_not_wait_for_a_disk_that_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is bounded; what was queued behind is said not to be written, and nothing runs late."""
-    monkeypatch.setattr(sqlite_thread, "CLOSING_MARGIN", 0.0)
+    monkeypatch.setattr(sqlite_file, "CLOSING_MARGIN", 0.0)
     bridge = make(tmp_path)
     await bridge.open(no_check)
     gate, ran = threading.Event(), threading.Event()

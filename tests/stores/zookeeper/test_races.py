@@ -13,7 +13,7 @@ from consumer_sdk.abc import StoreItem
 from consumer_sdk.errors import StoreError
 from consumer_sdk.records import Assignment, Outcome, OutcomeKind, Partition
 from consumer_sdk.stores import ZooKeeperStore
-from consumer_sdk.stores.zookeeper.znodes import decode_znode
+from consumer_sdk.stores.zookeeper.tree import decode_znode
 from consumer_sdk.testing.simulation import Simulation, simulate
 from tests.stores.fake_zookeeper import FakeZooKeeper, store_on
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from consumer_sdk.errors import CheckpointFormatError, ConfigurationError
 from consumer_sdk.records import Checkpoint, Partition
 from consumer_sdk.stores.fencing import Stamp
-from consumer_sdk.stores.zookeeper.znodes import (
+from consumer_sdk.stores.zookeeper.tree import (
     MAX_HEAD,
     check_root,
     checkpoint_path,
