@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer_sdk.adapters.kinesis.consumer.page_buffer import PageBuffer
+from consumer_sdk.adapters.kinesis.consumer.grants import PageBuffer
 from consumer_sdk.adapters.kinesis.service.aggregation import user_records
 from consumer_sdk.adapters.kinesis.starts import after
 from consumer_sdk.records import Message
