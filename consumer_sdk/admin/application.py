@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from typing import Any
@@ -13,7 +13,6 @@ from typing import Any
 from consumer_sdk.admin.frames import Frames, Viewer
 from consumer_sdk.admin.guard import Guard, Key, refusal
 from consumer_sdk.admin.options import VIEWERS, AdminOptions
-from consumer_sdk.admin.rendering import FRESH, Rendering
 from consumer_sdk.admin.sources import Consumers, LateError, Source
 from consumer_sdk.errors import ConsumerSdkError, MissingExtraError
 from consumer_sdk.records import Partition
@@ -31,7 +30,7 @@ try:
 except ImportError as _error:
     raise MissingExtraError("starlette", "admin") from _error
 
-__all__ = ["Admin", "app"]
+__all__ = ["FRESH", "Admin", "Rendering", "app"]
 
 PROBES = {"/healthz", "/readyz"}
 ASSETS = {
@@ -380,3 +379,44 @@ async def _show(viewer: Viewer, send: Send, patience: asyncio.Timeout) -> None:
             break
         part = b"data: " + frame + b"\n\n"
     await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+# -- long texts, made in a thread of their own -----------------------------------------------------
+
+FRESH = 1.0
+"""Seconds for which one text serves whoever asks."""
+
+
+class Rendering:
+    """One text for all that ask within a second, made once at a time.
+
+    Args:
+        make: called in a thread.
+    """
+
+    def __init__(self, make: Callable[[], bytes], threads: ThreadPoolExecutor) -> None:
+        self._make = make
+        self._threads = threads
+        self._made = 0.0
+        self._future: asyncio.Future[bytes] | None = None
+
+    async def get(self) -> bytes:
+        """The text.
+
+        Cancellation: others that wait for it get it all the same.
+        """
+        loop = asyncio.get_running_loop()
+        is_stale = self._future is None or (
+            self._future.done() and loop.time() - self._made >= FRESH
+        )
+        if is_stale:
+            self._future = loop.run_in_executor(self._threads, self._make)
+            self._future.add_done_callback(lambda _: self._done(loop.time()))
+        assert self._future is not None  # noqa: S101 - made above
+        return await asyncio.shield(self._future)
+
+    def _done(self, at: float) -> None:
+        self._made = at
+        future = self._future
+        if future is not None and (future.cancelled() or future.exception() is not None):
+            self._future = None  # the next one tries again

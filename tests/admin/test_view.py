@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from consumer_sdk import Consumer, Message
+from consumer_sdk.admin.application import Rendering
 from consumer_sdk.admin.frames import LINGER, Frames, Viewer
-from consumer_sdk.admin.rendering import Rendering
 from consumer_sdk.admin.sources import Consumers
 from consumer_sdk.admin.view import KEPT, ROWS, Trends, frame, quantile
 from consumer_sdk.records import Partition
