@@ -39,18 +39,16 @@ from consumer_sdk.adapters.kafka.client.connections import (
     versions_of,
 )
 from consumer_sdk.adapters.kafka.client.faults import COORDINATOR_MOVED, check_code
-from consumer_sdk.adapters.kafka.client.group_offsets import (
-    GroupOffset,
-    OffsetFetch,
-    group_offsets_in,
-)
 from consumer_sdk.adapters.kafka.client.listeners import reach_first
 from consumer_sdk.adapters.kafka.client.lookups import (
     Coordinator,
     FindCoordinator,
+    GroupOffset,
     ListedOffset,
     ListOffsets,
+    OffsetFetch,
     coordinator_in,
+    group_offsets_in,
     listed_in,
 )
 from consumer_sdk.adapters.kafka.client.options import connection_options

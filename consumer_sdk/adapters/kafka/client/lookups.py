@@ -1,8 +1,12 @@
-"""What a broker is asked beside records: who coordinates, where a time lies, how something is configured.
+"""What a broker is asked beside records: who coordinates, where a time lies, how something is configured, where a group stands.
 
 The client has not all of these requests, or only in old versions.
 
 Leaders' epochs (KIP-320, Kafka 2.1) are asked with and answered: a leader that was replaced, and does not know, answers nothing.
+
+A group's position is asked for as one of its members, or as nobody. Version 9 (KIP-848, Kafka 3.7) says who asks, and the
+broker refuses who is no member any more, or not of this epoch: nobody starts where the group stood before it got the
+partition. Older brokers are not told, and answer everybody.
 """
 
 # The client has no types, so that its classes cannot be subclassed for the type checker.
@@ -11,7 +15,7 @@ Leaders' epochs (KIP-320, Kafka 2.1) are asked with and answered: a leader that 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import chain
@@ -21,9 +25,15 @@ from aiokafka import TopicPartition
 from aiokafka.errors import GroupCoordinatorNotAvailableError, InvalidGroupIdError, for_code
 from aiokafka.protocol.admin import DescribeConfigsRequest
 from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.commit import (
+    OffsetFetchRequest_v1,
+    OffsetFetchRequest_v2,
+    OffsetFetchRequest_v3,
+)
 from aiokafka.protocol.coordination import FindCoordinatorRequest_v0, FindCoordinatorRequest_v1
 from aiokafka.protocol.offset import OffsetRequest_v1, OffsetRequest_v2, OffsetRequest_v3
 from aiokafka.protocol.types import (
+    Boolean,
     CompactArray,
     Int8,
     Int16,
@@ -33,7 +43,16 @@ from aiokafka.protocol.types import (
 )
 
 from consumer_sdk.adapters.kafka.client.cluster_metadata import NO_EPOCH, Broker, Leader
-from consumer_sdk.adapters.kafka.client.protocol import COMPACT_TEXT, END, plain_by_topic
+from consumer_sdk.adapters.kafka.client.faults import check_code
+from consumer_sdk.adapters.kafka.client.protocol import (
+    COMPACT_TEXT,
+    END,
+    PARTITIONS_BY_NAME,
+    TEXT,
+    by_topic,
+    items,
+    plain_by_topic,
+)
 
 __all__ = [
     "EARLIEST",
@@ -43,14 +62,17 @@ __all__ = [
     "Coordinator",
     "CoordinatorKind",
     "FindCoordinator",
+    "GroupOffset",
+    "GroupOffsets",
     "ListOffsets",
     "ListedOffset",
+    "OffsetFetch",
     "configs_in",
     "coordinator_in",
     "describe_configs",
+    "group_offsets_in",
     "listed_in",
 ]
-
 
 # -- coordinators -------------------------------------------------------------------------------
 
@@ -285,3 +307,193 @@ def configs_in(answer: Any) -> dict[str, ConfigEntry]:
     """Returns settings by name; empty if the principal may not read them."""
     entries = chain.from_iterable(found for *_, found in answer.resources)
     return {name: ConfigEntry(value, source) for name, value, _, source, *_ in entries}
+
+
+# -- what groups have committed --------------------------------------------------------------------
+
+OFFSET_FETCH = 9
+NO_OFFSET = -1
+ABSENT = frozenset({3, 100})
+"""There is no such topic or partition, by name or by id: nothing is committed."""
+
+
+class OffsetFetchResponseV5(Response):
+    """With epochs of leaders."""
+
+    API_KEY = OFFSET_FETCH
+    API_VERSION = 5
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "topics",
+            plain_by_topic(
+                ("partition", Int32),
+                ("offset", Int64),
+                ("leader_epoch", Int32),
+                ("metadata", TEXT),
+                ("error_code", Int16),
+            ),
+        ),
+        ("error_code", Int16),
+    )
+
+
+class OffsetFetchRequestV5(RequestStruct):
+    """Asks for commits with the epochs of leaders; its fields are those of version 3."""
+
+    API_KEY = OFFSET_FETCH
+    API_VERSION = 5
+    RESPONSE_TYPE = OffsetFetchResponseV5
+    SCHEMA: ClassVar[Schema] = OffsetFetchRequest_v3.SCHEMA
+
+
+class OffsetFetchResponseV9(Response):
+    """The commits of some groups."""
+
+    API_KEY = OFFSET_FETCH
+    API_VERSION = 9
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "groups",
+            items(
+                ("group", COMPACT_TEXT),
+                (
+                    "topics",
+                    by_topic(
+                        ("partition", Int32),
+                        ("offset", Int64),
+                        ("leader_epoch", Int32),
+                        ("metadata", COMPACT_TEXT),
+                        ("error_code", Int16),
+                    ),
+                ),
+                ("error_code", Int16),
+            ),
+        ),
+        END,
+    )
+
+
+class OffsetFetchRequestV9(RequestStruct):
+    """Asks for the commits of some groups, as a member of each."""
+
+    FLEXIBLE_VERSION = True
+    API_KEY = OFFSET_FETCH
+    API_VERSION = 9
+    RESPONSE_TYPE = OffsetFetchResponseV9
+    SCHEMA: ClassVar[Schema] = Schema(
+        (
+            "groups",
+            items(
+                ("group", COMPACT_TEXT),
+                ("member_id", COMPACT_TEXT),
+                ("member_epoch", Int32),
+                ("topics", PARTITIONS_BY_NAME),
+            ),
+        ),
+        ("require_stable", Boolean),
+        END,
+    )
+
+
+class OffsetFetch(
+    Request[
+        OffsetFetchRequest_v1
+        | OffsetFetchRequest_v2
+        | OffsetFetchRequest_v3
+        | OffsetFetchRequestV5
+        | OffsetFetchRequestV9
+    ]
+):
+    """Asks for the commits of some partitions.
+
+    Args:
+        member_id: None asks as nobody; the broker answers that too.
+        epoch: the generation or member epoch; -1 for nobody's.
+        require_stable: a partition with a transaction's commit under way answers `UNSTABLE_OFFSET_COMMIT`, 88,
+            instead of what may change in a moment (KIP-447). Brokers before Kafka 3.7 are not asked for that.
+    """
+
+    API_KEY = OFFSET_FETCH
+
+    def __init__(
+        self,
+        group: str,
+        tps: Iterable[TopicPartition],
+        *,
+        member_id: str | None = None,
+        epoch: int = -1,
+        require_stable: bool = True,
+    ) -> None:
+        self._group = group
+        self._member = (member_id, epoch)
+        self._require_stable = require_stable
+        topics: dict[str, list[int]] = defaultdict(list)
+        for topic, partition in sorted(tps):
+            topics[topic].append(partition)
+        self._topics = list(topics.items())
+
+    def build(self, request_struct_class: type[Any]) -> Any:
+        """The request as it is sent."""
+        if request_struct_class is OffsetFetchRequestV9:
+            groups = [(self._group, *self._member, self._topics)]
+            return request_struct_class(groups, self._require_stable, {})
+        return request_struct_class(self._group, self._topics)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """What a group has committed of one partition.
+
+    Attributes:
+        epoch: of the leader, as the commit told it; -1 for none.
+    """
+
+    offset: int
+    metadata: str
+    epoch: int = NO_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffsets:
+    """What the coordinator has answered.
+
+    Attributes:
+        error: for all: 25 and 113 say that the member is none, or of another epoch.
+        offsets: None where nothing is committed.
+        errors: codes of partitions; that there is no such partition is none.
+    """
+
+    error: int
+    offsets: Mapping[TopicPartition, GroupOffset | None]
+    errors: Mapping[TopicPartition, int]
+
+    def check(self, group: str) -> None:
+        """Raises an error unless the answer has an offset, or no commit, for each partition.
+
+        Raises:
+            KafkaError: the coordinator refused, or is another one.
+        """
+        if self.error:
+            raise for_code(self.error)(f"group {group!r}")
+        for tp, code in self.errors.items():
+            check_code(code, tp)
+
+
+def group_offsets_in(answer: Any, tps: Collection[TopicPartition]) -> GroupOffsets:
+    """The answer to `OffsetFetch`, in whichever version it came."""
+    if answer.API_VERSION < OffsetFetchRequestV9.API_VERSION:
+        topics, error = answer.topics, getattr(answer, "error_code", 0)
+    else:
+        ((_, topics, error),) = answer.groups
+    offsets: dict[TopicPartition, GroupOffset | None] = dict.fromkeys(tps)
+    errors: dict[TopicPartition, int] = {}
+    for topic, partitions in topics:
+        for number, offset, *epoch, text, code in partitions:
+            tp = TopicPartition(topic, number)
+            if code and code not in ABSENT:
+                errors[tp] = code
+            elif offset != NO_OFFSET:
+                offsets[tp] = GroupOffset(offset, text or "", *epoch)
+    return GroupOffsets(error, offsets, errors)

@@ -6,7 +6,7 @@ from aiokafka import TopicPartition
 
 from consumer_sdk.adapters.assignment_book import BaseGrant, GrantState, next_epoch
 from consumer_sdk.adapters.doubts import Doubts
-from consumer_sdk.adapters.kafka.client.group_offsets import GroupOffset
+from consumer_sdk.adapters.kafka.client.lookups import GroupOffset
 from consumer_sdk.adapters.kafka.fetch.cursor import NO_POSITION, Cursor
 from consumer_sdk.records import Assignment, Checkpoint, Partition
 

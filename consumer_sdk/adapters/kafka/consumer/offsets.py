@@ -14,7 +14,7 @@ from consumer_sdk.adapters.assignment_book import AssignmentBook
 from consumer_sdk.adapters.kafka.client.asking import look_up, time_of
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.faults import names_of, translate
-from consumer_sdk.adapters.kafka.client.group_offsets import GroupOffset
+from consumer_sdk.adapters.kafka.client.lookups import GroupOffset
 from consumer_sdk.adapters.kafka.client.topics import describe_topics
 from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
 from consumer_sdk.adapters.kafka.commits.metadata import read_metadata

@@ -18,13 +18,13 @@ from aiokafka import TopicPartition
 
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.connections import Channel
-from consumer_sdk.adapters.kafka.client.group_offsets import (
+from consumer_sdk.adapters.kafka.client.lookups import (
+    Coordinator,
     GroupOffset,
     GroupOffsets,
     OffsetFetch,
     group_offsets_in,
 )
-from consumer_sdk.adapters.kafka.client.lookups import Coordinator
 from consumer_sdk.adapters.kafka.groups.member import Member
 from consumer_sdk.errors import TransientAdapterError
 

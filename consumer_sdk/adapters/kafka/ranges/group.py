@@ -12,8 +12,7 @@ from aiokafka.protocol.admin import DescribeGroupsRequest
 from aiokafka.protocol.group import HeartbeatRequest
 
 from consumer_sdk.adapters.kafka.client.faults import names_of, translate
-from consumer_sdk.adapters.kafka.client.group_offsets import GroupOffset
-from consumer_sdk.adapters.kafka.client.lookups import LATEST, Coordinator
+from consumer_sdk.adapters.kafka.client.lookups import LATEST, Coordinator, GroupOffset
 from consumer_sdk.adapters.kafka.commits.structs import OffsetCommitByName, OffsetEntry
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
 from consumer_sdk.errors import PositionOutOfRangeError

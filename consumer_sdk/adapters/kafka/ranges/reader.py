@@ -10,7 +10,7 @@ from aiokafka import TopicPartition
 from aiokafka.client import AIOKafkaClient
 
 from consumer_sdk.adapters.kafka.client.asking import time_of
-from consumer_sdk.adapters.kafka.client.group_offsets import GroupOffset
+from consumer_sdk.adapters.kafka.client.lookups import GroupOffset
 from consumer_sdk.adapters.kafka.client.options import check_client_options, read_servers
 from consumer_sdk.adapters.kafka.client.topics import FORBIDDEN, LOOK_AGAIN, PROPAGATION
 from consumer_sdk.adapters.kafka.decoding.record_batches import MAX_BATCH_BYTES

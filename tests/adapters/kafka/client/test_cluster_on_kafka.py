@@ -15,12 +15,12 @@ from aiokafka.errors import KafkaError
 from aiokafka.protocol.group import HeartbeatRequest
 
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
-from consumer_sdk.adapters.kafka.client.group_offsets import GroupOffset
 from consumer_sdk.adapters.kafka.client.lookups import (
     EARLIEST,
     LATEST,
     Coordinator,
     CoordinatorKind,
+    GroupOffset,
     ListedOffset,
 )
 from consumer_sdk.adapters.kafka.client.topics import describe_topics

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from aiokafka import TopicPartition
 
-from consumer_sdk.adapters.kafka.client.group_offsets import GroupOffset
+from consumer_sdk.adapters.kafka.client.lookups import GroupOffset
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
 
 TP = TopicPartition("t", 0)

@@ -19,7 +19,7 @@ from aiokafka.protocol.group import (
     SyncGroupResponse_v3,
 )
 
-from consumer_sdk.adapters.kafka.client.group_offsets import (
+from consumer_sdk.adapters.kafka.client.lookups import (
     GroupOffset,
     GroupOffsets,
     OffsetFetch,
