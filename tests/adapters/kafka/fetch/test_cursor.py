@@ -8,7 +8,7 @@ import pytest
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from consumer_sdk.adapters.kafka.decoding.unpacking import AHEAD
-from consumer_sdk.adapters.kafka.fetch.chunks import OVERHEAD, Chunk, Reach, reach_of
+from consumer_sdk.adapters.kafka.fetch.cursor import OVERHEAD, Chunk, Reach, reach_of
 from tests.adapters.kafka.decoding.test_salvage import rows
 from tests.adapters.kafka.decoding.test_unpacking import batch, rebase
 
