@@ -1,0 +1,48 @@
+"""Spark's workers: what the garbage collector looks at after each task."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+ROOT = Path(__file__).parents[2]
+
+PROGRAM = """
+import gc, sys
+from pyspark import TaskContext
+from consumer_sdk.spark_bridge.pull.options.options import PullOptions
+from consumer_sdk.spark_bridge.pull.reading import Ranges, read_task
+
+if sys.argv[1] == "worker":
+    TaskContext._getOrCreate()
+options = PullOptions.parse({"url": "kafka://nowhere:9092/t"})
+for _ in range(3):
+    assert not list(read_task(options, Ranges(())))
+    gc.collect()  # as Spark does
+    print(len(gc.get_objects()))
+"""
+
+
+def looked_at(where: str) -> list[int]:
+    """How many objects the collector looks at after each of three tasks."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, where], check=True, cwd=ROOT, capture_output=True, text=True
+    )
+    return [int(line) for line in done.stdout.split()]
+
+
+def test_a_worker_that_is_used_again_collects_no_modules() -> None:
+    """Its modules are tens of thousands of objects, and Spark collects after each task."""
+    first, *later = looked_at("worker")
+    assert first > 10_000
+    assert max(later) < 1_000
+
+
+def test_the_collector_of_another_program_is_left_alone() -> None:
+    """Who calls a reader in a process of its own decides about that itself."""
+    assert min(looked_at("elsewhere")) > 10_000
