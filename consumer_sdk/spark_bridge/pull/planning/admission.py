@@ -137,8 +137,16 @@ def _mean_size(waiting: Mapping[Partition, int], sizes: Mapping[Partition, float
 
 
 def _share(waiting: Mapping[Partition, int], most: int, total: int) -> dict[Partition, int]:
-    """In proportion, rounded down, but at least one: else what has little would never be read."""
-    return {p: max(1, most * count // total) for p, count in waiting.items()}
+    """In proportion, but at least one: else what has little would never be read.
+
+    What rounding down leaves over goes to those that it took the most from. Else the last batch of
+    a backlog would be a few records that cost as much as a batch.
+    """
+    shares = {p: most * count // total for p, count in waiting.items()}
+    by_rest = sorted(waiting, key=lambda p: (-(most * waiting[p] % total), p))
+    for partition in by_rest[: most - sum(shares.values())]:
+        shares[partition] += 1
+    return {p: max(1, share) for p, share in shares.items()}
 
 
 def stops(

@@ -75,13 +75,23 @@ def test_a_backlog_is_worked_off(backlog: dict[Partition, int], most: int) -> No
 def test_a_limit_is_shared_out_in_proportion() -> None:
     """A tenth of the records is a tenth of the batch; a thousandth is one record."""
     take = admitted({A: 9000, B: 999, C: 1}, Limits(max_records=100))
-    assert take == {A: 90, B: 9, C: 1}
+    assert take == {A: 90, B: 10, C: 1}
+
+
+def test_a_backlog_of_whole_batches_leaves_no_rest() -> None:
+    """Five times the limit waits: five batches, and no sixth of the few that rounding has left over."""
+    left = {A: 1667, B: 1666, C: 1667}
+    for _ in range(5):
+        take = taken(left, admitted(left, Limits(max_records=1000)))
+        assert sum(take.values()) == 1000
+        left = {partition: count - take.get(partition, 0) for partition, count in left.items()}
+    assert not any(left.values())
 
 
 def test_what_fits_is_taken_whole() -> None:
     """Without rounding anything."""
     assert admitted({A: 60, B: 40}, Limits(max_records=100)) is ALL
-    assert admitted({A: 60, B: 41}, Limits(max_records=100)) == {A: 59, B: 40}
+    assert admitted({A: 60, B: 41}, Limits(max_records=100)) == {A: 59, B: 41}
 
 
 def test_a_partition_without_a_backlog_takes_no_part() -> None:
