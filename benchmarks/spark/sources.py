@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.spark.job import SparkJob
 from benchmarks.spark.python_sources import FixedSource, ListsSource, NaiveSource
+from consumer_sdk import spark_bridge
 
 __all__ = ["FORMATS", "batch", "register", "stream"]
 
@@ -19,9 +20,8 @@ _PYTHON = {"naive": NaiveSource, "arrow_fixed": FixedSource, "arrow_lists": List
 
 def register(spark: SparkSession) -> None:
     """Make every Python source known to the session."""
-    from consumer_sdk.spark_bridge.data_source import ConsumerSdkDataSource
-
-    for source in (ConsumerSdkDataSource, *_PYTHON.values()):
+    spark_bridge.register(spark)
+    for source in _PYTHON.values():
         spark.dataSource.register(source)
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
-from consumer_sdk.abc import Adapter
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.options import URL, OptionType, read_texts, shown
-from consumer_sdk.range_reads import RangeReader
-from consumer_sdk.record_writes import RecordWriter
+
+if TYPE_CHECKING:
+    from consumer_sdk.abc import Adapter
+    from consumer_sdk.range_reads import RangeReader
+    from consumer_sdk.record_writes import RecordWriter
 
 __all__ = [
     "SCHEMES",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -30,9 +31,11 @@ from pyspark.sql.types import (
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.columns import COLUMNS
-from consumer_sdk.spark_bridge.feed.url import FeedUrl, is_feed
-from consumer_sdk.spark_bridge.option_values import COUNT
+from consumer_sdk.spark_bridge.option_values import COUNT, is_feed
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
+
+if TYPE_CHECKING:
+    from consumer_sdk.spark_bridge.feed.url import FeedUrl
 
 __all__ = ["ConsumerSdkDataSource", "source_options", "stored_options"]
 
@@ -108,6 +111,8 @@ def _is_feed(given: Mapping[str, str]) -> bool:
 
 
 def _feed(given: Mapping[str, str], schema: StructType) -> tuple[FeedUrl, int]:
+    from consumer_sdk.spark_bridge.feed.url import FeedUrl
+
     _check_schema(schema, tuple(COLUMNS))
     if extra := sorted(given.keys() - {"url", "tasks"}):
         raise ConfigurationError(f"{', '.join(extra)}: a feed's options are part of its URL")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.arrow import import_pyarrow
-from consumer_sdk.spark_bridge.feed.url import FeedUrl, is_feed
+from consumer_sdk.spark_bridge.feed.url import FeedUrl
+from consumer_sdk.spark_bridge.option_values import is_feed
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 from consumer_sdk.spark_bridge.pyspark_version import require_pyspark
 
@@ -19,13 +23,15 @@ if TYPE_CHECKING:
 __all__ = ["read", "read_stream", "register"]
 
 _FORMAT = "consumer_sdk"
+_PYTHON_START = str(Path(__file__).parent / "python_start")
 
 
 def register(spark: SparkSession) -> None:
     """Registers ``format("consumer_sdk")`` with a session.
 
     If the whole package is installed, Spark finds the format by itself, by the module
-    ``pyspark_consumer_sdk``.
+    ``pyspark_consumer_sdk``. A source that is registered starts sooner: its Python processes take
+    PySpark from its folder, instead of compiling what they import from Spark's zip.
 
     Raises:
         MissingExtraError: pyspark or pyarrow is not installed, or PySpark is older than 4.0.
@@ -37,11 +43,30 @@ def register(spark: SparkSession) -> None:
     from consumer_sdk.spark_bridge.data_source import ConsumerSdkDataSource
 
     try:
-        spark.dataSource.register(ConsumerSdkDataSource)
+        with _quick_processes(getattr(spark, "sparkContext", None)):
+            spark.dataSource.register(ConsumerSdkDataSource)
     except AnalysisException as error:
         # PySpark 4.0 refuses what it has found by itself, as the docstring says.
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
+
+
+@contextmanager
+def _quick_processes(context: SparkContext | None) -> Iterator[None]:
+    """What is registered meanwhile has processes that start with `python_start`.
+
+    Of Spark Connect there is no context: processes are the server's.
+    """
+    if context is None:
+        yield
+        return
+    before = context.environment
+    path = [_PYTHON_START, before.get("PYTHONPATH", "")]
+    context.environment = before | {"PYTHONPATH": os.pathsep.join(filter(None, path))}
+    try:
+        yield
+    finally:
+        context.environment = before
 
 
 def read_stream(spark: SparkSession, url: str | None = None, **options: Any) -> DataFrame:

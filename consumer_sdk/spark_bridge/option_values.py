@@ -21,6 +21,7 @@ __all__ = [
     "NUMBER",
     "TRUTH",
     "choice",
+    "is_feed",
     "json_object",
     "one_of",
     "read_fields",
@@ -43,6 +44,11 @@ UNITS = {
 DIGITS = 18
 """Of a number: what 64 bits hold for sure."""
 DURATION_TEXT = re.compile(rf"([0-9]{{1,{DIGITS}}})\s*([a-z]*)")
+
+
+def is_feed(url: str) -> bool:
+    """Whether a URL names a feed's directory, here or in another file system: ``feed://``, ``feed+s3://``."""
+    return url.partition(":")[0].partition("+")[0] == "feed"
 
 
 def one_of(known: Collection[str], *, any_case: bool = False) -> OptionType:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import pyspark_consumer_sdk
+from consumer_sdk import spark_bridge
 
 pytest.importorskip("pyspark")
 
@@ -46,6 +50,8 @@ print(*sorted(sys.modules))
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 PullOptions.parse({"url": "kafka://127.0.0.1:1/orders"}).open_reader()
 print(*sorted(sys.modules))
+import consumer_sdk.spark_bridge.pull.run
+print(*sorted(sys.modules))
 """
 
 
@@ -54,11 +60,13 @@ def test_processes_of_spark_import_only_what_they_run() -> None:
     found = subprocess.run(
         [sys.executable, "-c", IMPORTS], check=True, capture_output=True, text=True
     )
-    made, read, opened = (set(line.split()) for line in found.stdout.splitlines())
+    made, read, opened, planned = (set(line.split()) for line in found.stdout.splitlines())
     bridge = "consumer_sdk.spark_bridge"
     assert not made & {f"{bridge}.feed.reader", f"{bridge}.pull.reading", "asyncio", "ssl"}
     assert not read & {f"{bridge}.pull.run", "consumer_sdk.trackers", "consumer_sdk.stores"}
     assert not opened & {"consumer_sdk.adapters.kafka.adapter", "consumer_sdk.trackers"}
+    unused = {"consumer_sdk.trackers", "consumer_sdk.stores.urls", "consumer_sdk.checkpoints.json"}
+    assert not planned & {*unused, f"{bridge}.feed.url", "consumer_sdk.abc", "pandas"}
 
 
 WORKER = """
@@ -117,3 +125,29 @@ def test_worker_that_decodes_imports_no_records(module: str, *, registries: bool
     assert f"consumer_sdk.spark_bridge.decoding.{module}" in found
     assert not {"consumer_sdk.records", "consumer_sdk.range_reads"} & set(found)
     assert ("consumer_sdk.schema_registry" in found) == registries
+
+
+class Session:
+    """Notes the environment of the processes of what is registered."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self.sparkContext = self.dataSource = self
+        self.environment = environment
+        self.noted: list[dict[str, str]] = []
+
+    def register(self, source: type) -> None:
+        """As Spark, which copies it."""
+        assert source is pyspark_consumer_sdk.DefaultSource
+        self.noted.append(dict(self.environment))
+
+
+@pytest.mark.parametrize("path", [None, "/libs"])
+def test_processes_of_a_registered_source_have_a_quick_start(path: str | None) -> None:
+    """They find `python_start` first, and what they found before behind it; other Python code is as it was."""
+    environment = {"PYTHONHASHSEED": "0"} | ({"PYTHONPATH": path} if path else {})
+    session: Any = Session(dict(environment))
+    spark_bridge.register(session)
+    start, *rest = session.noted[0].pop("PYTHONPATH").split(os.pathsep)
+    assert (Path(start) / "sitecustomize.py").is_file()
+    assert rest == ([path] if path else [])
+    assert session.environment == environment

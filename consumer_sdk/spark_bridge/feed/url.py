@@ -21,14 +21,9 @@ from consumer_sdk.spark_bridge.feed.fsspec_files import fsspec_files
 from consumer_sdk.spark_bridge.feed.reader_marks import check_name
 from consumer_sdk.spark_bridge.option_values import COUNT, DURATION, one_of
 
-__all__ = ["FeedUrl", "is_feed"]
+__all__ = ["FeedUrl"]
 
 _EXAMPLE = "feed:///data/landing/orders?maxRowsPerTrigger=500000"
-
-
-def is_feed(url: str) -> bool:
-    """Whether a URL names a feed's directory, here or in another file system: ``feed://``, ``feed+s3://``."""
-    return url.partition(":")[0].partition("+")[0] == "feed"
 
 
 def _reader_name(text: str) -> str:

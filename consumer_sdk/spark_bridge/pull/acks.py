@@ -18,8 +18,8 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import TYPE_CHECKING
 
-from consumer_sdk.abc import CheckpointStore, StoreItem
 from consumer_sdk.errors import AdapterError, ConsumerSdkError, StoreError
 from consumer_sdk.range_reads import RangeReader
 from consumer_sdk.records import (
@@ -33,8 +33,9 @@ from consumer_sdk.records import (
 )
 from consumer_sdk.spark_bridge.pull.connections import Connections
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
-from consumer_sdk.stores import store_from_url
-from consumer_sdk.trackers import decode_checkpoint, encode_checkpoint
+
+if TYPE_CHECKING:
+    from consumer_sdk.abc import CheckpointStore
 
 __all__ = ["AckTargets", "Acks", "Write", "stored_positions"]
 
@@ -235,11 +236,15 @@ class AckTargets:
             # Their fence is None: this query takes over, whoever wrote before.
             await store.claim(group, new)
             self._claimed.update(new)
+        from consumer_sdk.abc import StoreItem
+
         items = [StoreItem(each.assignment, _text(reader, each)) for each in flushes]
         return await store.save(group, items)
 
     async def _opened(self, url: str) -> CheckpointStore:
         if self._store is None:
+            from consumer_sdk.stores import store_from_url
+
             store = store_from_url(url)
             await store.open()
             self._store = store
@@ -247,6 +252,8 @@ class AckTargets:
 
 
 def _text(reader: RangeReader, flush: AckFlush) -> str:
+    from consumer_sdk.checkpoints.json import encode_checkpoint
+
     text, _ = encode_checkpoint(
         flush.checkpoint,
         broker=reader.broker,
@@ -279,6 +286,8 @@ async def stored_positions(
     """
     if options.store is None or options.group is None:
         return {}
+    from consumer_sdk.stores import store_from_url
+
     store = store_from_url(options.store)
     await store.open()
     try:
@@ -291,6 +300,8 @@ async def stored_positions(
 
 
 def _start(reader: RangeReader, partition: Partition, text: str) -> Position | None:
+    from consumer_sdk.checkpoints.json import decode_checkpoint
+
     return decode_checkpoint(
         text,
         broker=reader.broker,

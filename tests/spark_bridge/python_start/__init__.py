@@ -1,0 +1,1 @@
+"""Tests of `consumer_sdk.spark_bridge.python_start`."""
