@@ -40,6 +40,8 @@ def _session(*, is_smoke: bool) -> Iterator[SparkSession]:
     """Two cores, and what a long run would have anyway: nothing is tuned but the noise."""
     # Else workers are whatever `python3` is on the PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # An installed package has byte code, which the round that does not count makes here.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPATH"] = str(ROOT)  # of the workers that plan: they import the sources
     with tempfile.TemporaryDirectory(prefix="consumer_sdk-spark-") as folder:
         os.chdir(folder)
