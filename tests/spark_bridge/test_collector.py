@@ -46,3 +46,26 @@ def test_a_worker_that_is_used_again_collects_no_modules() -> None:
 def test_the_collector_of_another_program_is_left_alone() -> None:
     """Who calls a reader in a process of its own decides about that itself."""
     assert min(looked_at("elsewhere")) > 10_000
+
+
+RUNNER = """
+import gc, sys
+from consumer_sdk.spark_bridge.collector import begin_run
+sys.argv[0] = sys.argv[1]
+begin_run()
+print(gc.get_freeze_count() > 1_000)
+"""
+
+
+@pytest.mark.parametrize(
+    "program, is_frozen",
+    [
+        ("/spark/python/pyspark/sql/streaming/python_streaming_source_runner.py", "True"),
+        ("app", "False"),
+    ],
+)
+def test_the_process_of_a_query_begins_without_sparks_modules(program: str, is_frozen: str) -> None:
+    """Elsewhere the collector is the program's."""
+    command = [sys.executable, "-c", RUNNER, program]
+    done = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == is_frozen

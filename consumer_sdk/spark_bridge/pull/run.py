@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
+from consumer_sdk.spark_bridge.collector import is_runner
 from consumer_sdk.spark_bridge.errors import StrictAckError
 from consumer_sdk.spark_bridge.pull.ack_rule import AckRule
 from consumer_sdk.spark_bridge.pull.acks import Acks, AckTargets
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["QueryRun", "before_end"]
 
-_RUNNER = "python_streaming_source_runner.py"
 _ACK_SECONDS = 0.1
 _STRICT_SECONDS = 30.0
 _LAST_ACK_SECONDS = 2.0
@@ -181,7 +180,7 @@ def before_end(last_word: Callable[[], None]) -> None:
 
     Elsewhere signals belong to the program. A handler that was set before is called afterwards.
     """
-    if not sys.argv[0].endswith(_RUNNER):
+    if not is_runner():
         return
     atexit.register(last_word)
     if threading.current_thread() is threading.main_thread():

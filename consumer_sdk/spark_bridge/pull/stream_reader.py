@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from consumer_sdk.spark_bridge.collector import begin_run
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 from consumer_sdk.spark_bridge.pull.planning.offsets import INITIAL
 from consumer_sdk.spark_bridge.pull.reading import read_task
@@ -77,6 +78,7 @@ class PullStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _running(self) -> QueryRun:
         if self._run is None:
+            begin_run()
             # Workers, which run nothing, need not import it.
             from consumer_sdk.spark_bridge.pull.run import QueryRun
 
