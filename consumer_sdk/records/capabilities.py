@@ -20,31 +20,32 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What an adapter can do: differences between brokers are data, checked at start-up.
+    """What an adapter can do. Differences between brokers are data, which the runtime checks at the start.
 
     Attributes:
         kind: LOG or QUEUE.
         commits: the broker keeps a position for the group, so that no store is needed.
         metadata_size: characters of metadata that a commit can carry; 0 for none.
-        wants_settled: flushes must name every newly settled record (its native handle).
-            What is redelivered although it was settled is then named again. The broker may deliver
-            late, below others, what it has not delivered before: see `Adapter.gaps`.
-        wants_ends: `Adapter.commit` is told of checkpoints that have ended, once they are durable.
+        wants_settled: a flush has to name every newly settled record (its native handle). A settled
+            record that the broker redelivers is named again. The broker may deliver a record late,
+            below others: see `Adapter.gaps`.
+        wants_ends: `Adapter.commit` gets checkpoints that have ended, when they are durable.
         keeps_key_order: the records of a key come to one consumer, in order.
         needs_leases: assignments come from leases, so that a store which has them is required.
         pauses_partitions: one partition can be paused alone.
         counts_deliveries: the broker counts how often it has delivered each record, for all consumers
             together: `Run.deliveries`. No store is needed for that.
-        max_deliveries: of a record; this one goes to the dead letters, and to no handler: the broker gives
-            a record up without a word after its last delivery, this one or the next. None for no limit.
-        longest_hold: seconds that a record may wait here for its next attempt. One that has to wait
-            longer is given back: `AckFlush.released`.
+        max_deliveries: the delivery at which a record goes to the dead letters, and to no handler.
+            The broker silently drops a record after its last delivery, which is this one or the
+            next. None for no limit.
+        longest_hold: seconds that a record may wait in this consumer for its next attempt. A record
+            that has to wait longer is given back: `AckFlush.released`.
         max_unacked: how many unsettled records the broker allows; None for no limit.
         lag_unit: ``"records"``, ``"milliseconds"`` or None.
-        knows_ends: the broker can say which position is next at a partition's end. Where it cannot,
-            "latest" is pinned as the time of its clock, and there is no check of ranges.
-        tells_new: `Adapter.committed` tells a group that has never been from one that has done
-            nothing. Where it cannot, the broker's cursor decides alone, and there is no ``start``.
+        knows_ends: the broker can tell the next position at a partition's end. If it cannot,
+            "latest" is pinned as the time of the broker's clock, and ranges are not checked.
+        tells_new: `Adapter.committed` distinguishes a new group from one that has committed
+            nothing. If it cannot, the broker's cursor alone decides, and ``start`` is refused.
     """
 
     kind: Kind = Kind.LOG

@@ -28,7 +28,7 @@ NEVER = (0, float("-inf"))
 
 
 class Comparison(enum.Enum):
-    """What one checkpoint settles, beside what another does."""
+    """How the settled records of one checkpoint compare with those of another."""
 
     EQUAL = "equal"
     AHEAD = "ahead"
@@ -38,7 +38,7 @@ class Comparison(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """What a checkpoint knew of positions that the broker does not store.
+    """What a checkpoint says of positions that the broker does not store.
 
     Attributes:
         below: ``(start, stop)``: where it would have read on, and the first position that is
@@ -68,8 +68,8 @@ class Lost:
 class Checkpoint:
     """What a restart needs so that it redelivers only what was not settled.
 
-    Comparing and merging take positions for a dense order: ranges that share no position stay
-    apart, since it cannot be known whether a record lies between them.
+    Comparing and merging treat positions as a dense order: ranges that share no position are not
+    joined, because a record may lie between them.
 
     Attributes:
         watermark: the last position of the settled prefix, or None.
@@ -82,12 +82,12 @@ class Checkpoint:
         identity: changes when a stream is deleted and made again; None where unknown.
         application: the id of the application that made it; None where it has none. Comparing
             takes no notice of it.
-        unseen: intervals of positions that nobody was handed, without their ends, ascending; the
-            first may have no lower one. What lies there is not settled, also below the watermark
-            and inside of ranges. Empty of brokers that deliver nothing late.
-        written: when it was made, by the clock that the due times are of, in seconds since the
-            epoch. It is there where a wait is longer than the retry policy's: that it was asked for,
-            and is not a clock's mistake, shows in what was left of it then.
+        unseen: open intervals of positions that were never delivered, ascending; the first may have
+            no lower end. Records in them are not settled, even below the watermark and inside of
+            ranges. Empty for brokers that deliver no record late.
+        written: when the checkpoint was made, by the clock of the due times, in seconds since the
+            epoch. It is set if a wait is longer than the retry policy's. It shows how much of the
+            wait was left then, so that a long wait is not taken for a wrong clock.
     """
 
     watermark: Position | None = None
@@ -106,11 +106,11 @@ class Checkpoint:
         return self.watermark if self.resume is None else self.resume
 
     def at(self, position: Position | None) -> Checkpoint:
-        """One of the same stream and application that has settled nothing, and reads from there."""
+        """A checkpoint of the same stream and application that has settled nothing, and resumes at this position."""
         return Checkpoint(resume=position, identity=self.identity, application=self.application)
 
     def is_settled(self, position: Position) -> bool:
-        """A record at ``position`` is not delivered again."""
+        """Whether a record at ``position`` is settled, and so is not delivered again."""
         is_seen = not any(is_in(position, each) for each in self.unseen)
         return is_seen and self._holds((position, position))
 
@@ -123,7 +123,7 @@ class Checkpoint:
         return [*self.unseen, *gaps_above(self.watermark, self.ranges)]
 
     def covers(self, other: Checkpoint) -> bool:
-        """Everything that is settled in ``other`` is settled here.
+        """Whether everything that is settled in ``other`` is settled here.
 
         Raises:
             CheckpointMismatchError: they belong to different incarnations of the stream.
@@ -137,7 +137,7 @@ class Checkpoint:
         return is_ahead and is_seen and all(map(self._holds, other.ranges))
 
     def compare(self, other: Checkpoint) -> Comparison:
-        """What is settled here, beside what is settled in ``other``.
+        """Compares what is settled here with what is settled in ``other``.
 
         Raises:
             CheckpointMismatchError: they belong to different incarnations of the stream.
@@ -147,12 +147,12 @@ class Checkpoint:
         return Comparison.BEHIND if other.covers(self) else Comparison.DIVERGED
 
     def merge(self, other: Checkpoint) -> Checkpoint:
-        """What either of two checkpoints of one partition has settled.
+        """Returns a checkpoint that has settled what either of two checkpoints of one partition has settled.
 
-        It resumes at the lower of both starts, or at the watermark where that is higher: no
-        record that one of them knows to be unsettled is skipped. Of attempts the higher count
-        stays, with its due time, of two applications the last in the alphabet, and of two times
-        when they were written the earlier. Order and repetition of merges make no difference.
+        It resumes at the lower of both starts, or at the watermark if that is higher. So it skips
+        no record that one of them knows to be unsettled. Of attempts it keeps the higher count,
+        with its due time; of two applications the last in the alphabet; of two times of writing the
+        earlier. Order and repetition of merges make no difference.
 
         Raises:
             CheckpointMismatchError: they belong to different incarnations of the stream.
@@ -193,11 +193,11 @@ class Checkpoint:
     def clip(
         self, first: Position | None = None, end: Position | None = None
     ) -> tuple[Checkpoint, Lost]:
-        """What is left of it where the broker stores ``first`` up to ``end``, exclusive.
+        """Returns what is left of the checkpoint if the broker stores ``first`` up to ``end``, exclusive.
 
-        It resumes at ``first`` at the lowest. What it knows of ``end`` and above is forgotten,
-        since other records will be written there: a watermark there, which would suppress them,
-        and a range that reaches there, all of which is then delivered again.
+        It resumes at ``first`` or later. It forgets what it knows of ``end`` and above, because
+        other records will be written there: a watermark there, which would suppress them, and a
+        range that reaches there, whose records are then delivered again.
 
         Args:
             first: the first position that is stored; None for no bound.

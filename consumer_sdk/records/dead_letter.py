@@ -19,7 +19,7 @@ PULSARS = frozenset({"REAL_TOPIC", SUBSCRIPTION, "ORIGIN_MESSAGE_ID", "RECONSUME
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A record that was given up, with why and from where.
+    """A record that goes to the dead letters, with its error and its origin.
 
     Attributes:
         partition: where it came from.
@@ -29,7 +29,7 @@ class DeadLetter:
         error_type: the exception's qualified name, or that of the cause of a `Reject` or `Retry`;
             ``"rejected"`` without a cause.
         attempts: deliveries that failed.
-        group: the consumer group that gave it up.
+        group: the consumer group that dead-lettered it.
         failed_at: seconds since the epoch.
         ordering_key, details: as `Message` has them; other destinations than Pulsar leave them out.
     """
@@ -50,7 +50,7 @@ class DeadLetter:
 
 
 def own_headers(headers: Headers) -> Headers:
-    """A record's own headers, without what was added when it was given up."""
+    """A record's own headers, without those that the dead letter added."""
     return [
         (name, value)
         for name, value in headers

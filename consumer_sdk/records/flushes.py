@@ -14,7 +14,7 @@ __all__ = ["AckFlush", "Committed", "Explanation", "Outcome", "OutcomeKind", "Se
 
 
 class SettledRecords(Sequence[tuple[Position, Any]]):
-    """Positions and native handles, side by side: a pair is made when somebody asks for it.
+    """Positions and native handles, as two lists; a pair is made when it is read.
 
     Attributes:
         positions, natives: of each record.
@@ -28,7 +28,7 @@ class SettledRecords(Sequence[tuple[Position, Any]]):
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[Position, Any]]) -> SettledRecords:
-        """What somebody has as pairs."""
+        """Makes them of pairs."""
         if isinstance(pairs, cls):
             return pairs
         return cls([position for position, _ in pairs], [native for _, native in pairs])
@@ -57,11 +57,13 @@ class AckFlush:
         assignment: whose it is.
         number: its place among the flushes of this assignment, from 1.
         checkpoint: the state that it makes durable.
-        settled: (position, native handle) of what was newly settled, where the adapter asks.
-        is_copy: a store holds the checkpoint; the broker is told for its lag tools.
-        outputs: in a run with transactions, the `OutputBook` of what handlers have sent; else None.
-        rejected: of `settled`, those whose dead letters are durable, where the adapter is of a queue.
-        released: what the broker is to deliver again, since it waits too long for its next attempt.
+        settled: (position, native handle) of each newly settled record, if the adapter needs them.
+        is_copy: a store holds the checkpoint; the broker gets the position for its lag tools.
+        outputs: in a run with transactions, the `OutputBook` of the handlers' outputs; otherwise
+            None.
+        rejected: for a queue: the records in `settled` whose dead letters are durable.
+        released: records that are given back to the broker, because they would wait too long for
+            their next attempt.
     """
 
     assignment: Assignment
@@ -76,16 +78,16 @@ class AckFlush:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Where a broker says that a group stands.
+    """The position of a group, as the broker has it.
 
     Attributes:
-        checkpoint: the position, and whatever else the commit carries.
-        is_foreign: this SDK did not write it: an operator's tool or another program was there.
-            It is honoured, also where a store knows of another position.
-        is_copy: a store held the checkpoint (`AckFlush.is_copy`) and knows better, as it does where
-            an adapter cannot tell. What a consumer without a store has committed is none, and is
-            honoured like what is foreign.
-        is_partial: this SDK has written more than the position, which cannot be read.
+        checkpoint: the position, and the rest of the commit.
+        is_foreign: an operator's tool or another program wrote it, not this SDK. The consumer
+            follows it, even if a store has another position.
+        is_copy: it is the copy of a store's checkpoint (`AckFlush.is_copy`), so the store's
+            position counts; True also if the adapter cannot tell. A commit of a consumer without a
+            store is no copy, and is followed like a foreign one.
+        is_partial: this SDK has written more than the position, and that part cannot be read.
     """
 
     checkpoint: Checkpoint
@@ -117,10 +119,11 @@ class Outcome:
             longer exists).
         covered: the position up to which ranges were written when a size budget dropped the
             top ones; None for all of it.
-        error: why, for RETRY, FENCED and GONE. With DURABLE: some of the records were not this consumer's
-            any more, and are delivered again; whoever waits for the flush is told.
-        forgotten: failed records of which a size budget dropped the attempts: they count anew
-            after a restart.
+        error: the reason, for RETRY, FENCED and GONE. With DURABLE: some of the records no longer
+            belonged to this consumer, and are delivered again; waits for the flush raise this
+            error.
+        forgotten: failed records whose attempts a size budget dropped: they are counted anew after
+            a restart.
     """
 
     kind: OutcomeKind
@@ -130,7 +133,7 @@ class Outcome:
 
     @property
     def is_done(self) -> bool:
-        """Nothing is left to do for the flush: DURABLE, or SENT."""
+        """Whether nothing is left to do for the flush: DURABLE, or SENT."""
         return self.kind in _DONE
 
     @classmethod
@@ -172,7 +175,8 @@ class Explanation:
         durable_number: the last flush that is durable.
         key: that record's key, where it is known.
         running: seconds for which its handler has been running.
-        held_back: why the partition is not fetched until somebody says so; None where it is.
+        held_back: why the partition is not fetched until somebody resumes it; None if it is
+            fetched.
     """
 
     watermark: Position | None

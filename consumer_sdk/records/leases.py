@@ -1,6 +1,7 @@
-"""Leases: who may read which partition of a stream, where the broker does not say.
+"""Leases: which member may read which partition of a stream, for brokers that do not assign partitions.
 
-A partition is named by its id here: the leases of a group are kept for each stream on its own.
+A partition is named by its id here, because the leases of a group are kept for each stream
+separately.
 A *member* is one consumer that shares the partitions of the stream with the group's others.
 """
 
@@ -24,13 +25,13 @@ class Lease:
     Attributes:
         parents: the partitions that have to end before this one is read.
         owner: the member that took it last and has not released it; it may be dead by now.
-        fence: that of the last take, above every earlier one of the group and stream; 0 before
+        fence: the fence of the last take, above every earlier one of the group and stream; 0 before
             the first.
         wanted_by: the member that waits until the owner has handed it over.
         ended: it was read to its end, and every record of it is settled.
-        since: when it was taken, released or ended, in seconds since the epoch, by the clock of
-            whoever did that: for people alone, so that comparing takes no notice of it. None: not
-            known, or none of this has happened.
+        since: when it was taken, released or ended, in seconds since the epoch, by the clock of the
+            member that did that. It is for people, and not compared. None: unknown, or none of this
+            has happened.
     """
 
     parents: tuple[str, ...] = ()
@@ -52,8 +53,8 @@ class LeaseView:
         held: the fence of each lease that ``me`` holds. An owner that does not hold its lease
             has lost it, or never learned that it was granted.
         overdue: partitions that ``me`` has wanted for longer than a handover may take.
-        silent: those of ``members`` that were not seen to renew lately, or yet: they keep what they
-            have, and are left out where a partition without a living owner is allotted.
+        silent: members that have not been seen to renew lately, or yet. They keep what they have,
+            and get no partition whose owner has died.
     """
 
     me: str
@@ -73,10 +74,10 @@ class Moves:
             that was seen.
         want: partitions whose owner is to hand them over.
         hand_over: own partitions that another member waits for: drain, flush, release.
-        unread: partitions that could be read, and are nobody's: all members have as many as their
-            limits allow.
-        unwant: partitions that another member owns, which are this one's share no longer: its mark
-            would keep counting the time until they are taken without a handover.
+        unread: readable partitions without an owner: all members have as many as their limits
+            allow.
+        unwant: partitions of other members that are no longer this member's share. Otherwise its
+            mark would keep counting the time until they are taken without a handover.
     """
 
     take: Mapping[str, int]
@@ -87,16 +88,16 @@ class Moves:
 
 
 def is_readable(partition: str, leases: Mapping[str, Lease]) -> bool:
-    """It has not ended, and all of its parents have.
+    """Whether the partition has not ended, and all of its parents have.
 
-    A parent without a lease is one that the broker no longer stores: nothing waits for it.
+    The broker no longer stores a parent without a lease, so nothing waits for it.
     """
     lease = leases[partition]
     return not lease.ended and all(leases[p].ended for p in lease.parents if p in leases)
 
 
 def named(member: str, most: int | None = None, weight: int = 1) -> str:
-    """The name of a member that is to have at most so many partitions, and so many for each of others.
+    """The name of a member, with its limit of partitions and its weight.
 
     Both are part of the name because all members have to know them to come to the same shares. The
     limit stands last, where members of an older version look for it.

@@ -17,7 +17,7 @@ LONGEST_NAME = 249
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A record that is written in the transaction which commits the record that it was made of.
+    """A record that is written in the transaction that commits its source record.
 
     Attributes:
         stream: the topic to write to.
@@ -43,7 +43,7 @@ class Output:
         headers: Headers = (),
         partition: int | None = None,
     ) -> Output:
-        """Looks at what is given.
+        """Checks the arguments, and makes an output.
 
         Raises:
             OutputError: it cannot be written.

@@ -65,10 +65,10 @@ class Assignment:
     Attributes:
         partition: what is held.
         epoch: grows with every grant in this process; an older epoch's acks are ignored.
-        fence: orders *processes*: a lease's epoch, Kafka's generation; None where the last
-            claimer wins.
-        discovered: the partition appeared after the group first started, so that it is read
-            from its earliest record, never from "latest".
+        fence: orders *processes*: a lease's epoch, or Kafka's generation. None if the last claim
+            wins.
+        discovered: the partition was created after the group's first start, so it is read from its
+            earliest record, never from "latest".
     """
 
     partition: Partition

@@ -1,4 +1,4 @@
-"""What a fetch brings, and what a tracker makes of it."""
+"""The result of a fetch, and the tracker's answer to it."""
 
 from __future__ import annotations
 
@@ -39,16 +39,15 @@ class Run:
         next_position: where the next fetch starts, when the broker says so. It may move
             without any record (transaction markers, filtered records).
         ended: the partition has no further records, ever.
-        fault: an error of this partition alone; the adapter has paused it. Those before the fault
-            come in a run of their own: such a run carries no messages, but for what cannot be
-            read (`unreadable`).
+        fault: an error of this partition alone, which the adapter has paused. Records before the
+            fault come in a run of their own, so a run with a fault has no messages, except an
+            unreadable one (`unreadable`).
         size: bytes of the messages.
-        ascends: the adapter knows that positions ascend. Where it does not, trackers look.
+        ascends: the adapter knows that positions ascend; otherwise trackers check that.
         last: the last position of several records that cannot be read and come as one message.
-        deliveries: of records that were delivered before, here or elsewhere: how often they are with this
-            time, where the broker counts that.
-        known_positions, known_natives: of the messages, where the adapter has them side by side
-            already.
+        deliveries: if the broker counts deliveries: the delivery number of each record that was
+            delivered before, here or elsewhere.
+        known_positions, known_natives: of the messages, if the adapter has them as lists already.
     """
 
     assignment: Assignment
@@ -71,7 +70,7 @@ class Run:
 
     @property
     def natives(self) -> list[Any]:
-        """What settles each of the messages, for the adapter."""
+        """The handle of each message with which the adapter settles it."""
         known = self.known_natives
         return [message.native for message in self.messages] if known is None else known
 
@@ -86,7 +85,7 @@ class Run:
         last: str,
         last_position: Position | None = None,
     ) -> Run:
-        """What cannot be read, as one message that no handler sees.
+        """Makes a run of one unreadable message, which no handler gets.
 
         Args:
             message: its value is the raw bytes; its headers become the two positions.
@@ -107,7 +106,7 @@ class Run:
 
 
 class VerdictKind(enum.Enum):
-    """What becomes of a delivery that failed."""
+    """What to do with a failed delivery."""
 
     RETRY = "retry"
     DEAD_LETTER = "dead_letter"
@@ -260,7 +259,7 @@ class TrackedLists:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What time brought: redeliveries and expired deliveries.
+    """What is due at a time: redeliveries, and expired deliveries.
 
     Attributes:
         ready: (index, attempt, item) of retries that are due; item is what ``nack`` was given.

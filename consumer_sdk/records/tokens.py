@@ -1,7 +1,8 @@
-"""Branches as bytes: what crosses to another process, sealed so that damage is noticed.
+"""Branches as bytes, for other processes; a checksum detects damage.
 
 A sealed value is two bytes that say what it is, one byte of version, the body, and the CRC-32 of
-all that. The checksum is against accidents; whoever can make tokens up can settle branches.
+all that. The checksum is against accidents, not against attackers: whoever can make tokens can
+settle branches.
 """
 
 from __future__ import annotations

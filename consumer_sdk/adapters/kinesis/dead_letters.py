@@ -52,9 +52,9 @@ class KinesisDeadLetters(DeadLetters):
     `consumer_sdk.dead_letters.decode_letter` reads a record of it. Kinesis forgets records after
     the stream's retention, a day by default: raise it.
 
-    A letter is a little larger than its record. One that the stream does not take is a RETRY that
-    names its size, until the stream's largest record is raised (UpdateMaxRecordSize); the record of
-    a stream whose largest is 10 MiB, the most that there is, needs dead letters of another kind.
+    A letter is a little larger than its record. If it is too large for the stream, the outcome is a
+    RETRY that names its size, until the stream's largest record is raised (UpdateMaxRecordSize). If
+    the record's own stream allows 10 MiB, the maximum of Kinesis, use dead letters of another kind.
 
     Args:
         stream: its name or its ARN.
@@ -80,7 +80,7 @@ class KinesisDeadLetters(DeadLetters):
         return f"KinesisDeadLetters({self.stream!r})"
 
     async def open(self) -> None:
-        """Looks whether the stream is there.
+        """Checks that the stream exists.
 
         Raises:
             ConfigurationError: it is not, or the options cannot work.
@@ -191,7 +191,7 @@ class KinesisDeadLetters(DeadLetters):
 
 
 class KinesisRecords(KinesisDeadLetters):
-    """Writes the records of letters as they were; an aggregate's record is one of its own."""
+    """Writes the original records of letters. A user record of an aggregate becomes a record of its own."""
 
     __slots__ = ()
 

@@ -1,8 +1,9 @@
-"""Ranges of Kinesis shards, for tools: each question is answered by reading.
+"""Ranges of Kinesis shards, for tools. It answers each question by reading.
 
-Kinesis tells neither where a shard begins or ends nor how many records lie between two positions. So
-the tip is looked for in what came lately, further and further back, and records are counted by reading
-them. A shard that a tool reads slows its other readers down: five requests a second are allowed to all.
+Kinesis reports neither where a shard begins or ends, nor how many records lie between two
+positions. So the reader looks for the tip in the latest records, farther and farther back, and
+counts records by reading them. That slows other readers of the shard down, because all readers
+share five requests a second.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ MOST = 10_000
 
 
 class KinesisRanges(RangeReader):
-    """Reads ranges of the shards of Kinesis streams, and moves nothing: positions are in stores.
+    """Reads ranges of the shards of Kinesis streams. It moves no position, because positions are in stores.
 
     Args:
         streams: names or ARNs.
@@ -100,7 +101,7 @@ class KinesisRanges(RangeReader):
 
     @classmethod
     def consumer_options(cls) -> Collection[str]:
-        """Options of a consumer's URL that have no meaning here."""
+        """Options of a consumer's URL that have no effect here."""
         return kinds_of(KinesisOptions).keys()
 
     async def open(self) -> None:
@@ -151,7 +152,7 @@ class KinesisRanges(RangeReader):
         return BEGINNING
 
     async def records(self, ranges: Collection[PartitionRange]) -> Mapping[Partition, int]:
-        """Counts them, by reading."""
+        """Counts records by reading them."""
         return dict(zip((r.partition for r in ranges), await self._counts(ranges), strict=True))
 
     async def _counts(self, ranges: Collection[PartitionRange]) -> list[int]:

@@ -1,8 +1,8 @@
 """Starts and positions, in the words of Kinesis. Pure.
 
 A position is ``(sequence number, sub-sequence number)``; the latter counts the user records of an
-aggregate, from 0. There is no next sequence number, and the service refuses one that it has not
-given: what comes after the record ``s`` is ``(s, LAST_SUB_SEQUENCE)``, which no record has.
+aggregate, from 0. There is no next sequence number, and Kinesis refuses a number that it has not
+given. So the position after the record ``s`` is ``(s, LAST_SUB_SEQUENCE)``, which no record has.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["NOTHING_LEFT", "after", "iterator_start", "sequence_of"]
 
 
 def after(sequence: int) -> tuple[int, int]:
-    """Where to read on when all of a record was read."""
+    """The position after a record."""
     return sequence, LAST_SUB_SEQUENCE
 
 
@@ -25,10 +25,10 @@ NOTHING_LEFT = after(0)
 
 
 def iterator_start(start: Start) -> IteratorStart:
-    """Where the service is to begin. Of a record it gives all: what is known is to be skipped.
+    """Where Kinesis has to begin. Kinesis gives whole records, so the caller skips user records that it has.
 
-    It is asked for the record itself also where all of it is known: if that does not come first, it
-    has expired, and so may others have that came after it.
+    The read begins at the last known record itself. If that record does not come first, it has
+    expired, and so may later records.
 
     Raises:
         ValueError: LATEST, which has to be resolved to a time first, and starts without records.

@@ -1,1 +1,1 @@
-"""The shards of one consumer: found, leased, read."""
+"""Finds, leases and reads the shards of one consumer."""

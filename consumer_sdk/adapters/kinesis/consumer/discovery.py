@@ -1,4 +1,4 @@
-"""Which shards there are: looked up from time to time, and when one has ended."""
+"""Looks up the list of shards: from time to time, and when a shard has ended."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ MOST_LOOKS = 60
 
 
 class Discovery:
-    """Keeps the leases in step with what the stream lists.
+    """Keeps the leases in step with the list of shards.
 
     Args:
         facts: of the stream when it was opened.
@@ -78,7 +78,7 @@ class Discovery:
         self._looked_at = -math.inf
 
     def look(self, parent: str) -> None:
-        """This shard has ended, so that it should have children; they may be listed late."""
+        """Looks for the children of a shard that has ended; they may be listed late."""
         self._childless.setdefault(parent, MOST_LOOKS)
         self._sooner.set()
 
@@ -122,9 +122,9 @@ class Discovery:
                 await self._sooner.wait()
 
     async def find(self, shard: str) -> Shard | None:
-        """What is listed of a shard; None: it is listed no more. One that has children is closed.
+        """The list's entry of a shard; None if the shard is no longer listed. A shard with children is closed.
 
-        That is as it was `FRESH` seconds ago at most.
+        The entry is at most `FRESH` seconds old.
 
         Raises:
             AdapterError: the stream is not the one that was opened.
@@ -173,7 +173,7 @@ class Discovery:
         return shards
 
     async def shards(self) -> Sequence[str]:
-        """The ids of all that are listed.
+        """The ids of all listed shards.
 
         Raises:
             AdapterError: the stream was deleted, or the service does not answer.

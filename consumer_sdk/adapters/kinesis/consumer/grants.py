@@ -1,4 +1,4 @@
-"""The shards that are held, each with what was read ahead of its fetches."""
+"""The shards that are held, each with the records that were read ahead."""
 
 from __future__ import annotations
 
@@ -175,10 +175,10 @@ class Grant(BaseGrant):
 
     Attributes:
         cursor: where the next page is to be read from.
-        behind: milliseconds behind the tip, as the last page said; None before it.
+        behind: milliseconds behind the tip, as the last page said; None before the first page.
         is_ended: the last record was read.
-        horizon: where what is left begins, once that was found out the hard way.
-        is_refused: the service does not take the cursor, which has expired; nothing is lost by that.
+        horizon: the first position that is left, if a read has found that the shard was trimmed.
+        is_refused: Kinesis refuses the cursor, because it has expired. No record is lost by that.
         changed: set when there may be room to read again.
         size: bytes that were read and not fetched.
         on_size: called with each change of that.
@@ -228,23 +228,23 @@ class Grant(BaseGrant):
 
     @property
     def wants_more(self) -> bool:
-        """It is time to read another page."""
+        """Whether to read another page now."""
         has_room = sum(unread.count for unread in self._unread) < RECORDS_AHEAD
         return self.is_fetched and not self.is_ended and not self._has_fault and has_room
 
     def begin(self, start: Start) -> None:
-        """It is open: it is read from here on."""
+        """Opens the grant: the shard is read from now on."""
         self.cursor = start
         self.changed.set()
 
     @property
     def place(self) -> Start:
-        """Where the service is asked to begin."""
+        """Where Kinesis is asked to begin."""
         return StartPoint.EARLIEST if self.is_refused else self.cursor
 
     @property
     def is_at_settled(self) -> bool:
-        """The record at the cursor is settled: what matters is what comes after it."""
+        """Whether the record at the cursor is settled, so only later records matter."""
         cursor = self.cursor
         return isinstance(cursor, AtPosition) and (
             cursor.is_settled or cursor.position == after(cursor.position[0])
@@ -283,7 +283,7 @@ class Grant(BaseGrant):
             self._warn_of_gap(page)
 
     def has_gap(self, page: Page) -> bool:
-        """Whether the shard was asked for the cursor's record, and gives what comes after it."""
+        """Whether the shard was asked for the record at the cursor, and gave a later one."""
         return page.is_first and _is_said(page) and self.is_trimmed(page)
 
     def _check_shard(self, page: Page) -> None:
@@ -296,16 +296,16 @@ class Grant(BaseGrant):
         return isinstance(self.cursor, AtPosition) and self.cursor.position == after(sequence)
 
     def is_trimmed(self, left: Page) -> bool:
-        """Whether the cursor's record is older than all that is left, of which this is the first."""
+        """Whether the record at the cursor is older than this one, the first that is left."""
         if not isinstance(self.cursor, AtPosition):
             return False
         return not left.sequences or left.sequences[0] > self.cursor.position[0]
 
     def lost(self, left: Page | None = None) -> PositionOutOfRangeError:
-        """The fault of a shard whose unread records have expired; the horizon is known then.
+        """Makes the fault of a shard whose unread records have expired, and sets the horizon.
 
         Args:
-            left: the first page that is left; None where not even the shard is.
+            left: the first page that is left; None if the shard itself is gone.
         """
         if left is not None and left.sequences:
             self.horizon = left.sequences[0], 0
@@ -326,7 +326,7 @@ class Grant(BaseGrant):
         return "nothing of this shard was read"
 
     def refused(self, why: object) -> PositionOutOfRangeError:
-        """The fault of a position that the service does not take."""
+        """Makes the fault of a position that Kinesis refuses."""
         where = self.cursor.position if isinstance(self.cursor, AtPosition) else self.cursor
         return PositionOutOfRangeError(
             f"{self.assignment.partition}: there is no position {where}: {why}. It has expired, or "
@@ -344,12 +344,12 @@ class Grant(BaseGrant):
         )
 
     def fail(self, fault: Exception) -> None:
-        """Nothing is read before the owner resumes it; what was read comes before the fault."""
+        """Stops reading until the owner resumes it. Records that were read come before the fault."""
         self._fault, self._has_fault = fault, True
         self._on_news()
 
     def forget_unread(self) -> None:
-        """Gives the memory back; what is still wanted is read again."""
+        """Drops unread records to free memory; they are read again if they are still wanted."""
         if self._unread:
             self._forgotten = self._unread[0].time
             self.cursor = AtPosition(self._unread[0].position)
@@ -374,7 +374,7 @@ class Grant(BaseGrant):
         return self.is_ended and not self._end_is_told
 
     def take(self, max_records: int, max_bytes: int) -> Run:
-        """The next run; None of the end is told before all records were."""
+        """The next run. The end is reported only after all records."""
         run = Run(self.assignment, ascends=True)
         if self._unread:
             self._take_messages(run, max_records, max_bytes)
@@ -407,7 +407,7 @@ class Grant(BaseGrant):
         self._on_news()
 
     def heard(self, now: float, *, until: float) -> None:
-        """A page came; by ``until`` another one should, or the last one's word is out of date.
+        """Notes that a page came. If no other one comes by ``until``, its lag is out of date.
 
         Args:
             now, until: loop time.
@@ -415,14 +415,14 @@ class Grant(BaseGrant):
         self._heard, self._overdue = now, until
 
     def doubt(self) -> None:
-        """The last page's word is out of date: since then a read has failed."""
+        """Notes that the lag of the last page is out of date, because a read has failed."""
         self._overdue = self._heard
 
     def lag(self, now: float, loop_time: float = 0.0) -> int | None:
-        """Milliseconds behind the tip: of the next unread record, else what the last page said.
+        """Milliseconds behind the tip: the lag of the next unread record, or else that of the last page.
 
-        What came after that page is not known: while the next one is overdue, all the time since
-        then may be behind too.
+        While the next page is overdue, the time since the last one is added, because records may
+        have arrived.
 
         Args:
             now: the service's clock.

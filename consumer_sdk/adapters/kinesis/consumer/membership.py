@@ -1,9 +1,10 @@
-"""One member of a group: takes shards, gives them up, and says that it lives.
+"""One member of a group: takes shards, releases them, and renews its leases.
 
-Two tasks beside those of the shards. One renews, whatever else waits for the store. The other looks
-at the leases whenever they have changed, and does its part of what `balance` says; a shard that
-another member waits for is drained in a task of its own. What may be read follows from the leases
-alone: a child shard is taken by nobody before all of its parents have ended there.
+It has two tasks beside those of the shards. One renews the leases, whatever else waits for the
+store. The other looks at the leases when they have changed, and does this member's part of what
+`balance` says. A shard that another member waits for is drained in a task of its own. Only the
+leases say what may be read: no member takes a child shard before all of its parents have ended in
+the leases.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ class Membership:
 
     Args:
         is_alone: there is no group, and nobody to share with.
-        make_grant: for a shard that was taken, with its fence.
+        make_grant: makes the grant of a shard that was taken, with its fence.
         started: called with a grant that the owner has accepted.
-        stopped: called with a grant of which nothing is to be read any more.
-        failed: told why the owner could not answer, unless that may pass.
+        stopped: called with a grant that is no longer read.
+        failed: called with the error if the owner could not answer, unless the error is transient.
         spawn: starts a task that ends with the session.
 
     Attributes:
@@ -101,7 +102,7 @@ class Membership:
     # -- living -------------------------------------------------------------------------
 
     async def renew(self) -> None:
-        """Says for ever that this member lives, and hears what it has lost.
+        """Renews the leases again and again, and learns which are lost.
 
         Raises:
             StoreError: what is stored as leases cannot be used.
@@ -127,7 +128,7 @@ class Membership:
                 await asyncio.sleep(min(RETRY, self._leases.duration / 3))
 
     async def run(self) -> None:
-        """Takes and hands over, for ever.
+        """Takes shards and hands them over, again and again.
 
         Raises:
             StoreError: what is stored as leases cannot be used.
@@ -236,7 +237,7 @@ class Membership:
             await self._leases.release(dropped)
 
     async def end(self, grants: Sequence[Grant]) -> None:
-        """All of their records are settled, and the store knows: their children may be read.
+        """Releases shards as ended: all of their records are settled in the store, so their children may be read.
 
         Raises:
             StoreError: the leases could not be released; the shards will be taken again.
@@ -277,7 +278,7 @@ class Membership:
         return {grant.shard: grant.fence for grant in released}
 
     async def leave(self) -> None:
-        """Gives all up, renewing meanwhile. Never raises."""
+        """Releases all shards, and renews meanwhile. Never raises."""
         self.grants.end_offers()
         self._nudge.set()
         held = [grant for grant in self.grants if grant.is_held]
@@ -292,7 +293,7 @@ class Membership:
             log.warning("leases could not be released, others will take them: %s", error)
 
     async def aclose(self) -> None:
-        """Is no member any more; the tasks that use the leases have ended. Never raises."""
+        """Leaves the group, when the tasks that use the leases have ended. Never raises."""
         await self._leases.aclose()
 
 
@@ -305,7 +306,7 @@ FORGIVEN = 30.0
 
 
 class Cooldown:
-    """How long a shard that was dropped is left alone: longer each time that it is dropped again."""
+    """How long this member leaves a dropped shard alone: longer each time that the shard is dropped again."""
 
     def __init__(self) -> None:
         self._until: dict[str, tuple[float, float]] = {}
@@ -318,12 +319,12 @@ class Cooldown:
         self._until[shard] = now + pause, pause
 
     def has(self, shard: str) -> bool:
-        """It is too early to take it."""
+        """Whether it is too early to take the shard again."""
         until, _ = self._until.get(shard, (-math.inf, 0.0))
         return asyncio.get_running_loop().time() < until
 
     def pause(self) -> float:
-        """Seconds until the next one may be taken; infinite where there is none."""
+        """Seconds until the next shard may be taken; infinite if there is none."""
         now = asyncio.get_running_loop().time()
         return min(
             (until - now for until, _ in self._until.values() if until > now), default=math.inf

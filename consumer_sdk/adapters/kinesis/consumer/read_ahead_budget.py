@@ -1,4 +1,4 @@
-"""How much may be read ahead, by all shards of one consumer together."""
+"""Limits the bytes that all shards of one consumer together read ahead."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ MOST_SHARDS = 16_384
 
 
 class ReadAheadBudget:
-    """Bytes that were read and not fetched, and those that are on their way.
+    """Counts bytes that were read and not fetched, and bytes of requests under way.
 
-    A shard reserves what it expects before it asks, so that not all of them ask at once where there
-    is room for one; those that wait come in their order. Every fetch wakes as many as fit.
+    A shard reserves the bytes that it expects before it sends a request, so that not all shards
+    send one when there is room for one. Shards wait in order. Every fetch wakes as many as fit.
 
     Args:
         grants: the shards that are held, as they are at any time.
-        limit: bytes. It is soft by what an answer brings above what was expected of it.
+        limit: bytes. A response that is larger than expected may exceed it.
     """
 
     def __init__(self, grants: Callable[[], Collection[Grant]], limit: int) -> None:
@@ -38,7 +38,7 @@ class ReadAheadBudget:
         return self._held
 
     def share(self, size: int) -> int:
-        """What to reserve for an answer of about this size: half of all at most."""
+        """How much to reserve for a response of about this size: half of the limit at most."""
         return min(max(size, self._limit // MOST_SHARDS), self._limit // 2)
 
     def count(self, change: int) -> None:
@@ -48,7 +48,7 @@ class ReadAheadBudget:
             self._admit()
 
     async def reserve(self, size: int) -> None:
-        """Waits until so much may be read; to be released when it was.
+        """Waits until that many bytes may be read. Call `release` afterwards.
 
         Cancellation: nothing is reserved then.
         """
@@ -70,12 +70,12 @@ class ReadAheadBudget:
             self._admit()  # others may have waited behind it
 
     def release(self, size: int) -> None:
-        """It was read, or could not be."""
+        """Frees a reservation, after the read or its failure."""
         self._coming -= size
         self._admit()
 
     def freed(self) -> None:
-        """A shard was paused: it gives its part to those that wait, and reads it again later."""
+        """Frees the bytes of a paused shard for those that wait; it reads its records again later."""
         self._admit()
         for grant in self._grants():
             if not self._waiting:

@@ -1,4 +1,4 @@
-"""One open adapter: for each stream its member of the group, the shards held and their readers; and all as one."""
+"""An open adapter: for each stream the member of the group, its shards and their readers; and all streams together."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Session(ReadAheadSession):
     """One stream, from open to close.
 
     Args:
-        room: what all streams together may read ahead.
+        room: the budget of bytes that all streams together may read ahead.
         news: set when there may be something to fetch; of all streams.
     """
 
@@ -150,7 +150,7 @@ class Session(ReadAheadSession):
             await self.end([grant])
 
     async def end(self, grants: Sequence[Grant]) -> None:
-        """All of their records are settled, and the store knows.
+        """Ends shards whose records are all settled in the store.
 
         Raises:
             StoreError: their leases could not be released.
@@ -181,16 +181,16 @@ class Session(ReadAheadSession):
         grant.forget_unread()  # it may be drained for a while, and the others want the room
 
     def horizon(self, shard: str) -> tuple[int, int] | None:
-        """The first record of a shard that was found trimmed; None where nobody has looked."""
+        """The first position of a shard that was found trimmed; None if unknown."""
         grant = self.grants.at(shard)
         known = self._horizons.get(shard)
         return known if grant is None or grant.horizon is None else grant.horizon
 
     async def gone(self, shards: Collection[str]) -> Sequence[str]:
-        """Those that two looks some seconds apart did not find listed, and that have no lease.
+        """The shards that are missing from two lists, some seconds apart, and have no lease.
 
-        Whoever is listed may have records. A lease stays until its shard has ended and its children were
-        taken, or else until a reader has found out that it is listed no more.
+        A listed shard may have records. A lease stays until its shard has ended and its children
+        were taken, or until a reader has found that the shard is no longer listed.
 
         Raises:
             AdapterError: the service does not answer.
@@ -225,7 +225,7 @@ class Session(ReadAheadSession):
 
 
 class OneQuestion(AssignmentOwner):
-    """The owner, which the sessions ask for starts one after the other."""
+    """The owner, which the sessions ask one after the other where shards start."""
 
     __slots__ = ("_owner", "_turn")
 
@@ -313,10 +313,10 @@ class Sessions:
         return await fetch(collect, self._news, max_wait)
 
     async def aclose(self) -> None:
-        """Gives everything up, all streams at the same time. Idempotent."""
+        """Releases everything, all streams at the same time. Idempotent."""
         await asyncio.gather(*(session.aclose() for session in self.all))
 
     def abort(self) -> None:
-        """Ends the tasks where they are, as a death of the process would."""
+        """Ends the tasks at once, as a kill of the process would."""
         for session in self.all:
             session.abort()

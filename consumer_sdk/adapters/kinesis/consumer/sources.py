@@ -1,9 +1,10 @@
-"""Where the pages of one shard come from: polled, or pushed by enhanced fan-out.
+"""Reads the pages of one shard: by polling, or by enhanced fan-out.
 
-A subscription ends by itself after five minutes, and goes on where its last event said
-(https://docs.aws.amazon.com/kinesis/latest/APIReference/API_SubscribeToShard.html). That place
-moves while the shard is idle too, so that a subscriber never falls behind the retention period. A
-subscriber that has no room does not take the next event; the connection holds the service back.
+A subscription ends by itself after five minutes, and the next one goes on where its last event said
+(https://docs.aws.amazon.com/kinesis/latest/APIReference/API_SubscribeToShard.html). That position
+also moves while the shard is idle, so a subscriber never falls behind the retention period. A
+subscriber that has no room does not read the next event, and the connection's flow control stops
+Kinesis.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Source(ABC):
     """Reads one shard for as long as it is held.
 
     Attributes:
-        first_size: bytes to expect of the first page, which is that of all that nobody has read.
+        first_size: expected bytes of the first page after records waited unread.
     """
 
     __slots__ = ("_is_placed",)
@@ -49,7 +50,7 @@ class Source(ABC):
     @property
     @abstractmethod
     def interval(self) -> float:
-        """Seconds between two pages of a shard that has nothing."""
+        """Seconds between two pages of an idle shard."""
 
     def _marked(self, page: Page) -> Page:
         """Notes whether it has the first records since the shard was asked for by a cursor."""
@@ -59,7 +60,7 @@ class Source(ABC):
 
     @abstractmethod
     async def read(self, cursor: Start) -> Page:
-        """The next page at the cursor, which follows the pages that this gave, unless `reset`.
+        """The next page. It follows the last page, or begins at the cursor after `reset`.
 
         Raises:
             TransientAdapterError: calling again later may help.
@@ -73,15 +74,15 @@ class Source(ABC):
         """Waits until the shard's limits allow a read."""
 
     async def rest(self) -> None:  # noqa: B027 - most have nothing to give back
-        """Nothing will be read for a while: gives back what that would cost. The place is kept."""
+        """Frees resources, because the shard is not read for a while. The position is kept."""
 
     @abstractmethod
     async def reset(self) -> None:
-        """The next page is asked for by the cursor alone. Idempotent; gives back what it holds."""
+        """Makes the next page begin at the cursor, and frees resources. Idempotent."""
 
 
 class Polling(Source):
-    """GetRecords, as often as the shard's limits and what it brings make sensible.
+    """Polls by GetRecords, as often as the shard's limits and its records make sensible.
 
     Args:
         rates: the shard's.

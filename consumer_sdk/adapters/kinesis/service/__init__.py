@@ -1,1 +1,1 @@
-"""What is asked of Kinesis, and what its answers mean."""
+"""Requests to Kinesis, and their responses."""

@@ -1,7 +1,7 @@
-"""How Kinesis is reached: the client's options, and an open client.
+"""The connection to Kinesis: the client's options, and an open client.
 
-The client tries again by itself, for seconds and in silence, and so counts against a shard's limits
-what nobody sees; that is off. What a stream's readers share, its limits, is the caller's to keep.
+The client's own retries are off: they are silent, take seconds, and count against a shard's limits.
+The caller keeps the limits that the readers of a shard share.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ VERIFY = OptionType(
 class Connection:
     """Where Kinesis is, and who asks.
 
-    What is not given is looked for as all of Amazon's clients do: in environment variables, in the
-    configuration files, and with the machine's role.
+    The client looks for missing options as all of Amazon's clients do: in environment variables, in
+    the configuration files, and in the machine's role.
 
     Attributes:
         region_name: the AWS region, such as ``"eu-central-1"``. A stream's ARN names its own region.
@@ -108,7 +108,7 @@ class Connection:
 
     @property
     def patience(self) -> float:
-        """Seconds until a call is given up: its connection, and its answer to the last byte."""
+        """Seconds until a call fails: for its connection and its whole response."""
         return self.connect_timeout + self.request_timeout
 
     def place(self, region: str | None = None) -> str:

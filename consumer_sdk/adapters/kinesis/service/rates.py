@@ -1,15 +1,16 @@
-"""When a shard may be asked again: the limits of GetRecords. Pure: ``now`` is an argument.
+"""Keeps the limits of GetRecords: when a shard may be read again. Pure: ``now`` is an argument.
 
 A shard answers five calls a second and gives 2 MiB a second, to all of its readers together; after
 an answer of 10 MiB it refuses for five seconds, which is the same rate
-(https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html). So each byte read is
-owed as time, and a call waits until nothing is owed.
+(https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html). So each byte costs
+time, and a call waits until that time has passed.
 
-Readers of other groups do not know of each other. What they share they find out as TCP does: who is
-refused takes less, who is not takes a little more with time (additive increase, multiplicative
-decrease; Chiu and Jain, 1989). That is fair only if refusals hit whoever takes much. A reader that
-took all the time exactly what there is would never be refused, and the others always: therefore
-everybody leaves a gap, in which another one's call is answered and the next one of its own is not.
+Readers of different groups do not know of each other. They find their shares as TCP does: a reader
+that is refused takes less, and one that is not takes a little more with time (additive increase,
+multiplicative decrease; Chiu and Jain, 1989). That is fair only if refusals hit the readers that
+take much. A reader that always took exactly the limit would never be refused, and the others
+always. So each reader leaves a gap, in which another reader's call is answered and its own next
+call is refused.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ BYTES_A_SECOND = replace(endless(SECONDS), wanted="bytes, above 0")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one shard may be asked for.
+    """The limits of one shard.
 
     Attributes:
         calls: in any one second.
         bytes: per second.
 
     Raises:
-        ConfigurationError: nothing could be read at all.
+        ConfigurationError: the limits would allow no read at all.
     """
 
     calls: int = option(COUNT, default=5)

@@ -1,6 +1,6 @@
-"""What the adapter needs of Kinesis: a seam, so that all of it runs against a fake too.
+"""The requests that the adapter sends to Kinesis: a seam, so that the adapter also runs on a fake.
 
-Nothing here waits between two requests or tries again: who calls knows the shard's limits.
+Nothing here waits between two requests or retries: the caller keeps the shard's limits.
 Every method raises these errors::
 
     TransientAdapterError
