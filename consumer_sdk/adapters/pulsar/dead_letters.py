@@ -107,21 +107,22 @@ def _why(letter: DeadLetter) -> dict[str, str]:
 class PulsarDeadLetters(DeadLetters):
     """Writes dead letters to a Pulsar topic, each acknowledged by the broker.
 
-    One larger than the broker takes is sent in chunks. A letter that is refused all the same, since
-    its properties are too large, say, is a RETRY that names the topic and the size.
+    A letter that is larger than the broker accepts is sent in chunks. If the broker still refuses
+    it, for example because its properties are too large, the outcome is a RETRY that names the
+    topic and the size.
 
     Args:
         topic: where to; by default ``<topic>-<subscription>-DLQ``, one for each topic.
         service_url: ``pulsar://host:6650`` or ``pulsar+ssl://host:6651``.
         initial_subscription: made on the topic before the first letter. Without any subscription
-            (or retention) Pulsar deletes what nobody has read, and with it the topic. None: the
-            topic has one, or retention.
+            (or retention) Pulsar deletes unread letters, and with them the topic. None: the topic
+            has a subscription, or retention.
         encryption_keys: the names of the keys that letters are encrypted with.
         crypto_key_reader: a ``pulsar.CryptoKeyReader`` that has them.
         connection: any other option of `consumer_sdk.adapters.pulsar.client.connection.Connection`,
             such as ``token``.
 
-    A topic that is missing is made by the broker, if it makes topics.
+    A broker that creates topics automatically creates a missing one.
 
     Raises:
         ConfigurationError: an option is unknown or cannot work.

@@ -1,4 +1,4 @@
-"""What Pulsar tells of a message beside key, value, headers and time."""
+"""Fields of a Pulsar message beside key, value, headers and time."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Why Pulsar lets nobody in: asked of the broker, since the native client only says ``Timeout``.
+"""Finds out why Pulsar refuses a connection: asks the broker, because the native client only says ``Timeout``.
 
 The first command of a connection is CONNECT, which shows the credentials; the broker answers with
-CONNECTED, or with ERROR and a reason. The client keeps that to its log, and tries again.
+CONNECTED, or with ERROR and a reason. The client only logs that, and tries again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OPTIONS = TlsOptions(
 
 
 async def find_refusal(connection: Connection) -> str | None:
-    """What the first broker that tells has against this connection; None: nothing."""
+    """The reason of the first broker that refuses this connection; None if none does."""
     parts = urlsplit(connection.service_url)
     question = _connect(*await _credentials(connection))
     tls = connection.ssl_context() if parts.scheme == "pulsar+ssl" else None

@@ -1,7 +1,8 @@
-"""Asks the broker's REST API for what the binary protocol does not tell.
+"""Asks the broker's REST API for facts that the binary protocol does not tell.
 
 Those are the topics of a namespace, a failover subscription's active consumer, a subscription's properties and
-cursor, and the ledgers and entries of a topic. An answer about a topic is None where there is no such topic.
+cursor, and the ledgers and entries of a topic. An answer about a topic is None if there is no such
+topic.
 """
 
 from __future__ import annotations
@@ -88,9 +89,9 @@ class Admin:
     """A client of the REST API (https://pulsar.apache.org/admin-rest-api/), in a few named threads.
 
     Args:
-        url: ``http://host:8080[,host:8080]``; the next host is asked where one cannot be reached.
-        token: a JWT, or None. Hosts that neither ``url`` nor ``trusted`` names do not get to see it.
-        trusted: names of hosts to which a broker may redirect a question that has the token.
+        url: ``http://host:8080[,host:8080]``; if a host cannot be reached, the next one is asked.
+        token: a JWT, or None. It is sent only to hosts that ``url`` or ``trusted`` names.
+        trusted: names of hosts to which a broker may redirect a request with the token.
         tls: for ``https://``; None for the system's authorities.
 
     Attributes:
@@ -99,8 +100,9 @@ class Admin:
     Every method raises:
 
     Raises:
-        TransientAdapterError: it does not answer, answers with a 5xx, or with what cannot be read.
-        AdapterError: access is denied, or another host wants to see the token.
+        TransientAdapterError: it does not answer, answers with a 5xx, or sends a response that
+            cannot be read.
+        AdapterError: access is denied, or a redirect leads to another host.
     """
 
     def __init__(
@@ -135,7 +137,7 @@ class Admin:
         return await self._get(f"{_path_of(topic)}/subscriptions", _texts) or []
 
     async def active_consumer(self, topic: str, subscription: str) -> str | None:
-        """The name of a failover subscription's consumer that is sent records."""
+        """The name of the active consumer of a failover subscription."""
 
         def active(stats: Any) -> str | None:
             found = stats.get("subscriptions", {}).get(subscription, {})
@@ -144,7 +146,7 @@ class Admin:
         return await self._get(f"{_path_of(topic)}/stats", active)
 
     async def topics(self, namespace: str) -> Sequence[str]:
-        """The full names of all persistent topics, one of each that is partitioned."""
+        """The full names of all persistent topics; a partitioned topic is there once."""
         base = f"/admin/v2/persistent/{namespace}"
         single = await self._get(base, _texts) or []
         partitioned = await self._get(f"{base}/partitioned", _texts) or []
@@ -155,7 +157,7 @@ class Admin:
     async def after_last(self, topic: str) -> Place | None:
         """The position after the last message of a topic partition; None: there is no such topic.
 
-        Of an empty one, where its next message will be.
+        For an empty topic, the position of its next message.
         """
         last = await self._get(f"{_path_of(topic)}/lastMessageId", _last_in)
         if last is not None and last[0] < 0:  # all of it was deleted
@@ -171,14 +173,14 @@ class Admin:
         is_latest: bool = False,
         is_replicated: bool = False,
     ) -> bool:
-        """False where there is one of that name, or no such topic: nothing was made.
+        """Makes a subscription; False if it exists, or if there is no such topic.
 
         Args:
             topic: not a partitioned one; may be a partition.
             subscription: its name.
             properties: of the subscription, to be asked for with `properties`.
             is_latest: it begins at the topic's end, not at its first message.
-            is_replicated: it is kept in step with those of other clusters.
+            is_replicated: its position is replicated to other clusters.
         """
         edge = LAST if is_latest else -1
         place = {"ledgerId": edge, "entryId": edge, "partitionIndex": -1}
@@ -192,7 +194,7 @@ class Admin:
     async def set_properties(
         self, topic: str, subscription: str, properties: Mapping[str, str]
     ) -> bool:
-        """Replaces all of them; False where there is no such subscription."""
+        """Replaces all properties; False if there is no such subscription."""
         return await self._put(f"{_subscription(topic, subscription)}/properties", properties)
 
     async def time(self) -> float:
@@ -235,7 +237,7 @@ class Admin:
         return await self._get(f"{_path_of(topic)}/stats", names) or []
 
     async def reset_cursor(self, topic: str, subscription: str, place: Place) -> bool:
-        """Sets a subscription back or forth to an entry, which comes first then.
+        """Moves a subscription to an entry, which is delivered first then.
 
         False where there is no such subscription.
         """
@@ -250,12 +252,12 @@ class Admin:
         return int(count or 0)
 
     async def batch_size(self, topic: str, ledger: int, entry: int) -> int | None:
-        """How many messages an entry has; None: it is not there."""
+        """How many messages an entry has; None if there is no such entry."""
         headers = await self._look(topic, ledger, entry)
         return None if headers is None else _number(headers, BATCH_SIZE, 1)
 
     async def entry(self, topic: str, ledger: int, number: int) -> Entry | None:
-        """What an entry is; None: it is not there."""
+        """What an entry is; None if there is no such entry."""
         headers = await self._look(topic, ledger, number)
         if headers is None:
             return None
@@ -334,7 +336,7 @@ class Admin:
         raise TransientAdapterError(what) from error
 
     def close(self) -> None:
-        """Waits for nothing."""
+        """Closes the client, without a wait."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -388,7 +390,7 @@ def _texts(found: Any) -> list[str]:
 
 
 def written_in(internals: Mapping[str, Any]) -> Place:
-    """The place after a topic's last entry, which may be one that nobody may read yet."""
+    """The position after a topic's last entry, which readers may not get yet."""
     return _after(internals["lastConfirmedEntry"])
 
 
@@ -438,13 +440,13 @@ def _checked(internals: Any) -> dict[str, Any]:
 
 
 def cursor_in(internals: Mapping[str, Any], subscription: str) -> Place | None:
-    """Where a topic's subscription stands; None: it has none of that name."""
+    """The position of a topic's subscription; None if there is no such subscription."""
     found = internals.get("cursors", {}).get(subscription)
     return None if found is None else _after(found["markDeletePosition"])
 
 
 def progress_in(internals: Mapping[str, Any], subscription: str) -> Checkpoint | None:
-    """What a topic's subscription has acked, holes and all; None: it has none of that name.
+    """What a topic's subscription has acked, with its holes; None if there is no such subscription.
 
     A producer's batch that is acked in part counts as not acked.
     """

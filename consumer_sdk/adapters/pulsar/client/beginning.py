@@ -1,4 +1,4 @@
-"""Tells whether a subscription is new, by a property that the broker keeps beside its cursor.
+"""Finds out whether a subscription is new, by a property that the broker keeps with its cursor.
 
 ``start=`` is for new subscriptions, and several consumers may be opened before there is one. So the subscription is
 made with the property `MARK`, which says where the topic ended just then. The consumer that is granted the
@@ -45,8 +45,8 @@ class Beginning:
     """Whether the subscription of one partition is new.
 
     Attributes:
-        is_new: nobody has begun to read it; None: it is not known.
-        end: where the topic ended when the subscription was made, while it is new; None: it is not known.
+        is_new: no consumer has begun to read it; None if unknown.
+        end: the end of the topic when the subscription was made, while it is new; None if unknown.
 
     Args:
         admin: the REST API; None: nothing is known.
@@ -71,7 +71,7 @@ class Beginning:
         self.end: Place | None = None
 
     async def prepare(self) -> None:
-        """Makes the subscription with its property, unless it exists. Call it before anybody subscribes."""
+        """Makes the subscription with its property, unless it exists. Call it before subscribing."""
         if self._admin is None:
             return
         name = self._options.subscription
@@ -107,7 +107,7 @@ class Beginning:
             self.is_new, self.end = mark != BEGUN, _place_in(mark)
 
     async def begun(self) -> None:
-        """Has the broker write down that somebody has begun; returns when it has."""
+        """Sets the property to `BEGUN`; returns when the broker has stored it."""
         found = self._properties
         if self._admin is not None and self.is_new and found is not None:
             changed = {**found, MARK: BEGUN}

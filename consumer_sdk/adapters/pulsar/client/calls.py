@@ -37,7 +37,7 @@ async def call(
     Args:
         start: makes the call, with the callback that it is given.
         doing: what the call is for, with the names that matter; an error's message starts with it.
-        late: gets the result of a call that nobody waits for any more, in any thread.
+        late: gets the result of a call whose wait was cancelled, in any thread.
 
     Raises:
         AdapterError: as `consumer_sdk.adapters.pulsar.client.faults` has it.
@@ -100,11 +100,12 @@ async def ask(
 async def close(
     native: Any, what: str, *, patience: float = CLOSE, level: int = logging.WARNING
 ) -> None:
-    """Closes a client, consumer, producer or reader that nobody needs any more; a failure is logged.
+    """Closes a client, consumer, producer or reader; a failure is logged.
 
-    The native client lets go of it all the same, and so does the broker, when it reads the request or loses
-    the connection. The request is not repeated on another connection, as others are. A client may never
-    answer: it counts its open consumers in several threads without a lock. It is shut down at exit.
+    After a failure the native client has released it nevertheless, and the broker does so when it
+    reads the request or loses the connection. The request is not repeated on another connection, as
+    other requests are. A client may never answer, because it counts its open consumers in several
+    threads without a lock. It is shut down at exit.
 
     Args:
         what: is closed, for the log.

@@ -1,4 +1,4 @@
-"""How Pulsar is reached: the client's options, and a native client."""
+"""The connection to Pulsar: the client's options, and a native client."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ LOG_LEVEL = choice("debug", "info", "warn", "error")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """Where Pulsar is, and who asks.
+    """The servers of Pulsar, and the credentials.
 
     Attributes:
         service_url: ``pulsar://host:6650[,host:6650]``, or ``pulsar+ssl://host:6651``.
@@ -117,7 +117,7 @@ class Connection:
             raise ConfigurationError("give one of token, tls_certificate and oauth2")
 
     def as_options(self) -> dict[str, Any]:
-        """All of it by name, to make another one with; nothing is copied."""
+        """All options by name, to make another connection with them; values are not copied."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def make_client(self) -> Any:

@@ -23,7 +23,7 @@ class BusyError(TransientAdapterError):
 
 
 class SchemaError(AdapterError):
-    """The topic has a schema that does not go with the one given."""
+    """The topic's schema is not compatible with the given one."""
 
 
 TRANSIENT = {

@@ -1,8 +1,8 @@
 """Message ids as positions: ``(ledger, entry, index in the batch)``. Pure but for the client's type.
 
 A record that was not sent in a batch has the largest index, so that it stands for its whole entry.
-The client's own ids are kept to ack with, and made anew only to seek: an id that was rebuilt acks
-the whole entry, or nothing.
+Acks use the client's own ids. Ids are rebuilt only to seek, because a rebuilt id acks the whole
+entry, or nothing.
 """
 
 from __future__ import annotations
@@ -31,20 +31,21 @@ _index_of = _pulsar.MessageId.batch_index
 
 
 def place_of(message_id: Any) -> Place:
-    """Where a message is."""
+    """The position of a message."""
     index = _index_of(message_id)
     return _ledger_of(message_id), _entry_of(message_id), LAST_BATCH_INDEX if index < 0 else index
 
 
 def is_whole(place: Place) -> bool:
-    """A message that was not sent in a batch: it is its entry."""
+    """Whether a message was not sent in a batch, so that it is a whole entry."""
     return place[2] == LAST_BATCH_INDEX
 
 
 def gaps(places: Sequence[Place]) -> list[int]:
-    """The offsets of those before which an entry may lie that is not among these.
+    """The offsets of the positions before which an entry may be missing.
 
-    Of an entry all comes that was not acked. Of the last entry of a ledger nobody tells that it is.
+    All messages of an entry come that were not acked. Nothing tells which entry is the last one of
+    a ledger.
     """
     if not places or _are_entries_complete(places):
         return []
@@ -67,7 +68,7 @@ def next_place(last: Place) -> Place:
 
 
 def id_at(place: Place) -> Any:
-    """What to seek to, so that the whole entry of a place comes first."""
+    """The id to seek to, so that the whole entry of a position comes first."""
     return _pulsar.MessageId(-1, place[0], place[1], -1)
 
 

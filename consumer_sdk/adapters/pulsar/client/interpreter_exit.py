@@ -1,4 +1,4 @@
-"""Lets no thread come out of the native client once the interpreter ends.
+"""Keeps threads out of the native client when the interpreter ends.
 
 CPython ends a thread that asks for its lock (the GIL) after that with `pthread_exit`, which unwinds the
 stack. C++ does not let it through: ``terminate called without an active exception``, SIGABRT. Two
@@ -8,10 +8,12 @@ kinds of threads ask for the lock inside the client:
   the lock, and takes it again;
 - a thread of the client's that calls back, or lets go of a callback.
 
-So calls are made ``with inside:``, and callbacks are passed on by `held`. At exit (1) nobody gets
-inside any more, and who is inside comes out; (2) all clients are closed, which sends the acks that
-wait; (3) the client lets go of each callback. A weak reference tells that: its own callback is a
-function of C, and the thread that has run it asks for the lock no more.
+So calls are made ``with inside:``, and callbacks are passed on by `held`. At exit:
+
+1. No thread gets inside any more, and threads that are inside come out.
+2. All clients are closed, which sends the waiting acks.
+3. The client releases each callback. A weak reference shows that: its own callback is a function
+   of C, and the thread that has run it asks for the lock no more.
 """
 
 from __future__ import annotations
@@ -72,18 +74,18 @@ inside = _Inside()
 
 
 def held(callback: F) -> F:
-    """A callback for the client, to which nobody else may keep a reference."""
+    """Makes a callback for the client. The caller must keep no reference to it."""
     _callbacks.add(weakref.ref(callback, _callbacks.discard))
     return callback
 
 
 def remember(client: Any) -> None:
-    """It is closed at exit, if it is still there and open then."""
+    """Registers an object, which is closed at exit if it is still open then."""
     _clients.add(client)
 
 
 def close_soon(native: Any) -> None:
-    """Closes a consumer, producer or reader; nobody waits for that."""
+    """Closes a consumer, producer or reader, without a wait."""
     with inside:
         close_late(native)
 

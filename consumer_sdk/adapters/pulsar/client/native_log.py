@@ -1,4 +1,4 @@
-"""What the native client logs, as lines of Python's logger ``pulsar``.
+"""Passes the native client's log on to Python's logger ``pulsar``.
 
 The client writes to the console, to a file, or to a Python logger, which takes the interpreter's
 lock in the client's threads and deadlocks, or crashes when the process ends
@@ -56,7 +56,7 @@ class NativeLog:
 
     @classmethod
     def of_process(cls) -> NativeLog:
-        """The one of this process; a forked child's clients stop logging to the parent's."""
+        """The log of this process; the clients of a forked child stop logging to the parent's."""
         found = cls._current
         if found is not None and found.pid == os.getpid():
             return found
@@ -67,7 +67,7 @@ class NativeLog:
         return made
 
     def opened(self) -> None:
-        """The client has opened `path`: its end is not to block, nor to pass on to programs."""
+        """Called when the client has opened `path`: makes its end non-blocking, and not inheritable."""
         for copy in self.copies():
             os.set_blocking(copy, False)
             os.set_inheritable(copy, False)

@@ -1,4 +1,4 @@
-r"""A record that is written to Pulsar: its parts, its native message, and the properties that tell its origin.
+r"""A record to be written to Pulsar: its parts, its native message, and the properties with its origin.
 
 A property of Pulsar is a name with one text. Headers of other brokers may repeat, and hold any bytes:
 the second ``trace`` becomes ``trace#2``, and bytes that are no UTF-8 are escaped (``\xff``).
@@ -115,7 +115,7 @@ def properties_of(headers: Headers) -> dict[str, str]:
 def origin_properties(
     properties: dict[str, str], partition: Partition, position: str, subscription: str
 ) -> dict[str, str]:
-    """The properties that tell where a record came from at first; those that it has already stand.
+    """The properties with a record's first origin; properties that it has already are kept.
 
     Args:
         properties: of the record as it was read.
@@ -130,7 +130,7 @@ def origin_properties(
 
 
 def tries_of(properties: dict[str, str]) -> int:
-    """How often a record went through a retry topic, as its properties tell."""
+    """How often a record went through a retry topic, by its properties."""
     text = properties.get(TRIES, "0")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0  # noqa: PLR2004
 

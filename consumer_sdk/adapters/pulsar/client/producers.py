@@ -1,4 +1,4 @@
-"""Writes single records that have to be kept, such as dead letters, through one native producer for each topic.
+"""Writes single records, such as dead letters, through one native producer for each topic.
 
 Each record is an entry of its own, sent in chunks if it is larger than the broker takes, and stored when
 `Producers.send` returns. A record with a key goes to the partition where Java's client would put it: the
@@ -99,8 +99,8 @@ class Producers:
     """Native producers by topic. Each is made when it is first needed, and so is the client.
 
     Args:
-        subscription: is made on each topic before the first record, so that the broker keeps what is
-            written there; None: each topic has a subscription already, or retention.
+        subscription: made on each topic before the first record, so that the broker keeps the
+            records. None: each topic has a subscription already, or retention.
 
     Concurrency: many tasks may send at once.
     """
@@ -132,7 +132,7 @@ class Producers:
                 the record's key chooses.
 
         Raises:
-            ConfigurationError: there is no such topic, and the broker makes none.
+            ConfigurationError: there is no such topic, and the broker creates none automatically.
             AdapterError: the broker refuses it, or does not answer.
             ConsumerClosedError: `aclose` was called.
         """

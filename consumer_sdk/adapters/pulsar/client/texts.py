@@ -1,8 +1,8 @@
 """Keys and properties that are no UTF-8, which producers of other languages may write.
 
-The extension has both as text only, and raises. The error has the bytes of what could not be
-decoded: of a key all; of properties the first that failed. The text of the whole message holds all
-properties, and fails with all its bytes.
+The extension offers both only as text, and raises an error. The error has the bytes that could not
+be decoded: all of a key, or the first property that failed. The text of the whole message has all
+properties, so its error has all bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PROPERTY = re.compile(rb"'([^']*)':'([^']*)'(?:, |$)")
 
 
 def key_of(raw: Any) -> bytes | None:
-    """The key's bytes; None where there is none."""
+    """The key's bytes; None if there is no key."""
     return _bytes_of(raw.partition_key)
 
 
@@ -42,7 +42,7 @@ def _bytes_of(read: Callable[[], str]) -> bytes | None:
 def headers_of(raw: Any) -> Headers:
     """The properties; in a name, what cannot be decoded is escaped.
 
-    None where a quote in one makes it unclear where it ends; the log says so.
+    None if a quote in a property makes it unclear where the property ends; the log says so.
     """
     try:
         found: dict[str, str] = raw.properties()

@@ -74,12 +74,12 @@ def topic_of(partition: Partition) -> str:
 
 
 def retry_topic(topic: str, subscription: str) -> str:
-    """Where a subscription's records wait that are to be delivered later."""
+    """The retry topic of a subscription, in which postponed records wait."""
     return _beside(topic, subscription, "RETRY")
 
 
 def dead_letter_topic(topic: str, subscription: str) -> str:
-    """Where a subscription's dead letters go; the same for what came through the retry topic."""
+    """The dead-letter topic of a subscription; records from the retry topic go there too."""
     return _beside(origin_of(topic, subscription), subscription, "DLQ")
 
 
@@ -89,7 +89,7 @@ def origin_of(topic: str, subscription: str) -> str:
 
 
 def is_beside(topic: str, subscription: str) -> bool:
-    """It is a retry topic or a dead-letter topic of the subscription."""
+    """Whether a topic is the subscription's retry topic or dead-letter topic."""
     ends = tuple(f"-{_legal(subscription)}-{kind}" for kind in ("RETRY", "DLQ"))
     return partition_of(topic).stream.endswith(ends)
 

@@ -1,4 +1,4 @@
-"""Makes the acks of a flush: one id for each entry, whether all of it is settled or a part.
+"""Makes the acks of a flush: one id for each entry, settled as a whole or in part.
 
 An id without an index in the batch acks the whole entry, and is the shortest there is. If records are settled
 in the order in which they come, a producer's batch needs that one ack. It may be sent only when each index of
@@ -30,7 +30,7 @@ class Acks(NamedTuple):
 
 
 def acks_of(settled: SettledRecords) -> Acks:
-    """The acks of what is settled, and of nothing else.
+    """The acks of the settled records, and of no others.
 
     Args:
         settled: distinct places, each with the native of its latest delivery.
@@ -72,7 +72,7 @@ def _is_all_of(part: list[Any], entry: Entry) -> bool:
 
 
 def seen_whole(checkpoint: Checkpoint) -> Position | None:
-    """The position up to which all is settled, and nothing may come late.
+    """The position up to which all records are settled, and none can come late.
 
     None if so many unseen intervals are stored that the lowest may be several merged into one.
     """

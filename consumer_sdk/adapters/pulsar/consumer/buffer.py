@@ -1,7 +1,8 @@
-"""The messages of one partition that were received and not fetched yet. Pure.
+"""The messages of one partition that were received and not fetched. Pure.
 
-After a reconnect the broker sends again all that is not acked, also what lies here already. It comes behind
-that. A run holds records whose positions ascend, so that it ends where the messages begin again.
+After a reconnect the broker sends all unacked messages again, also those that are in this buffer.
+They follow the buffered ones. The positions of a run ascend, so a run ends where the messages begin
+again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a partition's subscriber was granted."""
+"""The grants of partitions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Grant(BaseGrant):
     """One epoch of a partition.
 
     Attributes:
-        decided: set when the owner has answered, or it is over.
-        is_declined: the owner does not take it.
+        decided: set when the owner has answered, or the grant is over.
+        is_declined: the owner does not accept it.
 
     Args:
         ended: called when it is over.

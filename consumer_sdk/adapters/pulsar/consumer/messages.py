@@ -1,11 +1,12 @@
 """Messages of what the client has received: the hot path.
 
-What costs most is each object that the extension makes: an id is as dear as all else of a record.
-So a message keeps the client's own, and asks it for key, properties, times and the id when somebody
-wants them: few look at all of these, and an entry that is settled whole is acked by one id. The
-client's message holds the whole payload of its producer's batch, though. Those that stay for long
-are told to `keep` what they need and to let it go: trackers do so with what is not settled once
-some thousand records came later. Large messages never hold one, nor do a few of a large batch.
+Each object that the extension makes is expensive: an id costs as much as the rest of a record. So a
+message keeps the client's message, and reads key, properties, times and id from it when they are
+first used. Few handlers use all of these, and one id acks an entry that is settled as a whole.
+
+The client's message holds the whole payload of its producer's batch. So trackers tell a message
+that is unsettled after some thousand later records to `keep` what it needs and to release the
+client's message. Large messages release it at once, and so do a few messages of a large batch.
 """
 
 from __future__ import annotations
@@ -59,10 +60,10 @@ _publish_time_of = _pulsar.Message.publish_timestamp
 
 
 class NativeMessage(Message):
-    """A message that asks the client's for what is rarely wanted.
+    """A message that reads rarely used fields from the client's message.
 
     Attributes:
-        raw: the client's; None once it was let go.
+        raw: the client's message; None when it was released.
         handle: to ack it with: the entry that it is a part of. Of a message that is an entry, the
             client's id, once ``raw`` was let go, and None before.
     """
@@ -74,11 +75,11 @@ class NativeMessage(Message):
 
     @property
     def native(self) -> Any:
-        """What acks this delivery."""
+        """The object with which this delivery is acked."""
         return self.handle if self.raw is None else self
 
     def keep(self) -> Any:
-        """Lets the client's message go.
+        """Releases the client's message.
 
         Returns:
             the native from now on.

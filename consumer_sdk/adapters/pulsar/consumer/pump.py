@@ -1,17 +1,17 @@
 """Receives from one native consumer in a thread, and hands what comes over to the event loop.
 
 The client's asyncio front loses a message with each receive that is cancelled, and wakes the loop for each
-message. Here nothing that waits for the client can be cancelled: the thread receives batches, makes messages
-of them, and wakes the loop once for each batch. The loop lets it rest while there is no room; then the broker's
-own flow control holds back what the client has no permits for.
+message. Here no wait for the client can be cancelled: the thread receives batches, makes messages
+of them, and wakes the loop once for each batch. The loop pauses the thread while there is no room.
+Then the broker's flow control stops sending, because the client gives it no more permits.
 
 How a batch is handed over:
 1. The thread takes a slot (`_untaken`), waits for memory (`ReadAheadBudget.enter`), and receives.
 2. The budget counts what has come (`Turn.end`) before the loop hears of it.
 3. The thread posts the batch to the loop (`_tell`), and begins again. With `POSTED` batches posted it waits
    for a slot: a loop that is blocked would otherwise fill the memory.
-4. The loop gives the slot back (`_take`), and delivers the batch. Whoever made the pump looks whether this
-   native consumer is still the one of the partition.
+4. The loop gives the slot back (`_take`), and delivers the batch. The owner of the pump checks that
+this native consumer still belongs to the partition.
 """
 
 from __future__ import annotations

@@ -11,18 +11,18 @@ be received from, or not. So the limit covers three parts:
   before it receives: for a moment both the client and we hold one.
 - **Buffers**, with the bytes that they hold. Each is filled up to its share.
 
-Threads for which there is no memory wait in a line, first come, first served. The client tells nobody that a message
-has come, so each thread has to look for itself. One that looks in vain holds up one whose partition has
-messages: so it looks for a moment, and then ever more rarely.
+Threads without memory wait in a line, first come, first served. The client does not report that a
+message has come, so each thread has to look. A thread that looks in vain delays one whose partition
+has messages, so it looks only for a moment, and less and less often.
 
-If nothing is in hand, and all that is buffered belongs to partitions that are paused or not granted yet, then nobody
-would free memory for as long as that takes. So one thread may receive then, whatever the sum is. One message at a
-time goes beyond the limit that way; otherwise a paused partition, or a message that is larger than expected, could
-hold up all.
+If nothing is in hand, and all buffered messages belong to partitions that are paused or not granted
+yet, no memory would be freed for a long time. Then one thread may receive, whatever the sum is. So
+one message at a time exceeds the limit; otherwise a paused partition, or a message that is larger
+than expected, could block all others.
 
-A message may be larger than expected all the same. From then on as much is reserved as it needed, but never so much
-that only one thread could receive: a single message in chunks would slow all down for good, and has broken the
-limit in any case.
+A message may be larger than expected. From then on that much is reserved, but never so much that
+only one thread could receive: a single chunked message would slow all partitions down for good, and
+has exceeded the limit in any case.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Tells a cursor that was set back from what a broker sends again after a crash. Pure.
+"""Distinguishes a cursor that was set back from redeliveries after a crash of the broker. Pure.
 
-Both look alike: records come that are settled. But a broker writes acks down within some time, at
-the latest when its timer does (``managedLedgerCursorPositionFlushSeconds``, 60 by default). So what
-was settled longer than ``persist_time`` ago comes again only where somebody has set the cursor back.
+Both look alike: settled records come again. But a broker stores acks within some time, at the
+latest by its timer (``managedLedgerCursorPositionFlushSeconds``, 60 by default). So a record that
+was settled longer than ``persist_time`` ago comes again only if somebody has set the cursor back.
 
 Rules:
  1. Seconds count while the connection is seen, and while nothing that was sent again may still
@@ -12,11 +12,12 @@ Rules:
     (1) the broker dies with its last acks; (2) what it sends again waits for minutes, in the client or
     here, since the handlers are slow; (3) it comes, or comes once more after another loss, and those acks
     look old. A frozen process counts none either.
- 2. Only what lies below the watermark counts. Above a hole the broker keeps a limited number of
-    ranges: what it could not keep comes again, however old.
- 3. Only whole entries count: of one that is settled in part, the broker forgets which.
- 4. What nobody was handed does not count, where it lies between records that were seen: it comes
-    late, and is not settled.
+ 2. Only records below the watermark count. Above a hole the broker keeps a limited number of
+ ranges, and sends the rest again, however old it is.
+ 3. Only entries that are settled as a whole count: of an entry that is settled in part, the broker
+ forgets which records were acked.
+ 4. A record between seen records that was never delivered does not count: it comes late, and is not
+ settled.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Writes records to the retry topic (``reconsume later``), from which the broker sends them again.
 
-The record's copy waits in the retry topic; the record itself is acked. So it can wait for hours without counting
-as unacked at the broker, and another consumer may get it: a retry in this process can do neither.
+A copy of the record waits in the retry topic, and the record itself is acked. So the copy can wait
+for hours without counting as unacked at the broker, and another consumer may get it. A retry in
+this process can do neither.
 """
 
 from __future__ import annotations

@@ -1,16 +1,18 @@
 """Consumes one topic partition, through one native consumer after another.
 
-The broker fences nothing: it accepts acks of a consumer that was displaced, or is not the active one of a
-failover subscription. So this is noticed here:
+The broker does not fence consumers: it accepts acks of a consumer that was displaced, or that is
+not the active one of a failover subscription. So this module notices:
 
-- **A lost connection** is mended by the client; all that is not acked comes again, under the same assignment.
-  If that takes long, a second native consumer is tried. Either it takes the place of the first one, or the broker
-  says that another process has the subscription, and the assignment is lost.
+- **A lost connection** is restored by the client, and the broker sends all unacked records again,
+under the same assignment. If that takes long, the subscriber opens a second native consumer. Either
+it replaces the first one, or the broker says that another process has the subscription, and the
+assignment is lost.
 - **A failover subscription's consumer** is granted the partition when its first record comes, or when the admin
   API calls it the active one.
-- **A cursor that an operator has set back** ends the assignment, but not the native consumer. As after any
-  reconnect, all that is not acked follows in order on the record that has shown the reset. If the native consumer
-  were closed, another one of a failover subscription could get between, and take an older checkpoint for true.
+- **A cursor that an operator has set back** ends the assignment, but not the native consumer. As
+after any reconnect, all unacked records follow in order after the record that has shown the reset.
+If the native consumer were closed, another consumer of a failover subscription could become active
+in between, and begin at an older checkpoint.
 """
 
 from __future__ import annotations
@@ -77,8 +79,9 @@ class Subscriber:
         is_standby: it waits to become the active consumer of a failover subscription.
         deaf_since: the loop's time at which receiving failed; nothing comes before the next `subscribe`.
         losses: how often the connection was seen to be lost.
-        acks_each: acks were not confirmed, so that no cumulative one may be made. The client takes a cumulative
-            ack for done: it would ignore the same once more, and hide the records that come again for it.
+        acks_each: acks were not confirmed, so no cumulative ack may be sent. The client counts a
+            cumulative ack as done: it would ignore a second one, and hide the records that the
+            broker sends again.
         resets: of this assignment; None of a queue, and before it has begun.
         reset_to: the position that the cursor was set back to, until another assignment has begun.
         over: set when the assignment is over.

@@ -1,4 +1,4 @@
-"""Watches connections, whose loss the client tells nobody, and who is the active consumer."""
+"""Watches connections, whose loss the client does not report, and which consumer is active."""
 
 from __future__ import annotations
 

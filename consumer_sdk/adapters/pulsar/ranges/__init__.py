@@ -1,4 +1,4 @@
-"""Parts of Pulsar topics, read without a consumer."""
+"""Reads ranges of Pulsar topics, without a consumer."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Makes the subscription that keeps what was not read yet, and moves its cursor.
+"""Makes the subscription that keeps unread messages, and moves its cursor.
 
-A commit holds the subscription for a moment: it subscribes, acks and closes. A consumer that stayed would keep
-everyone else off, and show a backlog that it does not read. Its queue is 0, so that the broker sends it nothing.
+A commit holds the subscription for a moment: it subscribes, acks and closes. A consumer that stayed
+would keep others out, and show a backlog that it does not read. Its receiver queue is 0, so the
+broker sends it no message.
 
-The client drops an ack that is made while the connection is away, without a word. So a commit asks the consumer
+The client silently drops an ack that is made without a connection. So a commit asks the consumer
 whether it has a connection, and afterwards the REST API, if its address is known, where the cursor is.
 
 An ack names an entry as a whole. So it needs no id that a broker made: an id of a single message does not survive

@@ -1,4 +1,4 @@
-"""Finds the position that a start stands for: asks the REST API if its address is known, else native readers.
+"""Finds the position of a start: by the REST API if its address is known, otherwise by native readers.
 
 A request tells the ends of all partitions of a topic (`Survey`), so that a stream without news costs one request
 for each topic. The broker tells where a topic's last entry is, but that may belong to an open transaction. So

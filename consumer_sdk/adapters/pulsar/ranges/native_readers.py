@@ -1,15 +1,16 @@
 """The client's readers: awaited, kept open between ranges, and with a queue as long as memory allows.
 
-A reader has a cursor that is not durable: it takes nothing from anyone and leaves nothing behind. The
-client's consumers receive whole batches and are twice as fast, but have durable cursors only: one that
-outlives a killed process holds the topic's data for ever.
+A reader has a cursor that is not durable: it takes no message from a subscription, and leaves none
+behind. The client's consumers receive whole batches and are twice as fast, but have only durable
+cursors: a cursor that outlives a killed process would keep the topic's data for ever.
 
 Opening a reader takes three answers of the broker. So a reader that has come to the end of its range is kept
 for `IDLE` seconds: mostly the next range of a stream begins there. A reader that nobody takes is closed then,
 since it shows up in the topic's statistics.
 
-The broker sends a number of messages ahead, the queue, whatever their bytes. So what a topic's messages weigh
-is learned: from the REST API before the first one is read, if its address is known, and then from what is read.
+The broker sends a number of messages ahead (the queue), whatever their size. So the size of a
+topic's messages is learned: from the REST API before the first read, if its address is known, and
+then from the messages.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the broker's statistics tell of a topic's log: its ledgers, its entries, how many records they have.
+"""The broker's statistics of a topic's log: its ledgers, its entries, and how many records they have.
 
 A topic's log is a chain of ledgers, each with entries from 0 on. A ledger's id is larger than those of the
 ledgers before it, and nothing lies between them. An entry is a producer's batch, a single message, or a chunk
