@@ -19,6 +19,8 @@ RATE = 200
 """Records a second."""
 LONGEST = 600
 """Deliveries in a life, at most: three seconds."""
+MOST_WAITING = 3_000
+"""Records: a life handles fewer than come while the next one waits for its sessions and leases, and what waits would grow."""
 HEIRS = 50
 """Deliveries of the one that takes over, before the frozen one wakes."""
 SILENCE = 8.0
@@ -28,6 +30,7 @@ SILENCE = 8.0
 async def kill_members(world: World, kills: int) -> None:
     """One after the other, at random moments, and each is replaced: nothing is lost, nothing stored is repeated."""
     chance = random.Random(kills)
+    world.most_waiting = MOST_WAITING
     await world.create()
     async with world.members_gone():
         async with world.producing(RATE):
@@ -48,6 +51,7 @@ async def kill_members(world: World, kills: int) -> None:
 async def freeze_members(world: World, freezes: int) -> None:
     """SIGSTOP until another one has taken over, SIGCONT, and the other one leaves."""
     chance = random.Random(freezes)
+    world.most_waiting = MOST_WAITING
     await world.create()
     async with world.members_gone():
         async with world.producing(RATE):

@@ -109,6 +109,7 @@ class World(ABC):
         ledger: what was produced and handled.
         members: those that were started.
         keys: how many different ones the records have.
+        most_waiting: records that wait to be handled; with so many none is produced.
     """
 
     broker: ClassVar[str]
@@ -120,6 +121,7 @@ class World(ABC):
         self.ledger = Ledger(folder / "lines")
         self.members: list[Member] = []
         self.keys = KEYS
+        self.most_waiting = sys.maxsize
         self._numbers = 0
 
     # -- what each broker does in its own way ---------------------------------------------------
@@ -165,8 +167,10 @@ class World(ABC):
             while not ends.is_set():
                 # What a slow moment has left out is made up for.
                 due = first + int((time.monotonic() - began) * rate) - self._numbers
+                waiting = len(self.ledger.produced) - len(self.ledger.done)
+                due = min(due, self.most_waiting - waiting, 2_000)
                 if due > 0:
-                    numbers = range(self._numbers, self._numbers + min(due, 2_000))
+                    numbers = range(self._numbers, self._numbers + due)
                     self._numbers = numbers.stop
                     rows = [
                         (f"k{n % self.keys}", f"{n} {time.time():.4f} {PADDING}".encode())
