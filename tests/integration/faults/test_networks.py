@@ -34,6 +34,8 @@ from tests.integration.faults.worlds import (
 
 RATE = 200
 """Records a second."""
+MOST_WAITING = 20_000
+"""Records: on a machine that is too busy for the member, what waits would grow until the end."""
 LONGEST = 8.0
 """Seconds of a fault: longer than a session."""
 OUTAGE = 30.0
@@ -56,6 +58,7 @@ LONG = pytest.mark.parametrize("seconds", [pytest.param(600.0, marks=CAMPAIGN)])
 
 async def survive(world: World, proxy: FaultProxy, faults: Sequence[Fault], seconds: float) -> None:
     """A member lives through all faults and an outage; then everything was handled, in the order of each key."""
+    world.most_waiting = MOST_WAITING
     await world.create()
     async with world.members_gone():
         async with world.producing(RATE):
