@@ -202,4 +202,5 @@ def first_line(node: ast.AST) -> str:
 
 def name_of(node: ast.AST) -> str:
     """The name that a function or class adds to a place."""
-    return node.name if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else ""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return node.name if isinstance(node, kinds) else ""

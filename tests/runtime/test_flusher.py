@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
 
 from consumer_sdk import Consumer
 from consumer_sdk.abc import StoreItem
-from consumer_sdk.errors import PartitionLostError, StoreError
+from consumer_sdk.errors import PartitionLostError, StoreError, TransientAdapterError
 from consumer_sdk.records import (
     AckFlush,
     Assignment,
@@ -19,6 +20,7 @@ from consumer_sdk.records import (
     Outcome,
     OutcomeKind,
     Partition,
+    StartPoint,
 )
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Faults, MemoryAdapter
@@ -172,6 +174,104 @@ def test_whoever_waits_for_what_was_settled_too_late_is_told(*, waits_for_all: b
             with pytest.raises(PartitionLostError, match="they come again"):
                 await (consumer.flush() if waits_for_all else second.durable())
             assert consumer.stats().flushes == 2
+
+    bench(test)
+
+
+class Told(MemoryAdapter):
+    """Notes what the broker is told, and answers RETRY while it is away.
+
+    Attributes:
+        told: each assignment of each commit, and whether it repeats what a store has.
+        is_away: it does not answer.
+        held: partitions that its consumer has.
+        late: what was told of others.
+    """
+
+    def __init__(self, *args: Any, keeps_positions: bool = True, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.capabilities = replace(self.capabilities, commits=keeps_positions)
+        self.told: list[tuple[Assignment, bool]] = []
+        self.is_away = False
+        self.held: Callable[[], Collection[Partition]] = lambda: self.memory.partitions("s")
+        self.late: list[Partition] = []
+
+    async def commit(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
+        """As the broker does; or not at all."""
+        self.told += [(flush.assignment, flush.is_copy) for flush in flushes]
+        places = [flush.assignment.partition for flush in flushes]
+        self.late += [place for place in places if place not in self.held()]
+        if self.is_away:
+            return [Outcome.retry(TransientAdapterError("away")) for _ in flushes]
+        return await super().commit(flushes)
+
+
+@pytest.mark.parametrize(
+    "options, told",
+    [
+        ({}, [True]),  # for its lag tools
+        ({"subscription": "failover"}, [False]),  # what is settled, and once
+        ({"keeps_positions": False}, []),
+    ],
+)
+def test_broker_hears_of_what_the_store_has_as_it_can_use_it(
+    options: dict[str, Any], told: list[bool]
+) -> None:
+    """A copy of the position, or the acks themselves; a broker without positions is told nothing."""
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        adapter, store = Told(b.broker, "s", group="g", **options), MemoryStore()
+        async with Consumer(adapter, store=store, clock=b.simulation.clock) as consumer:
+            (await anext(consumer)).ack()
+            await consumer.flush()
+            await asyncio.sleep(60)
+            assert [is_copy for _, is_copy in adapter.told] == told
+        assert (await store.peek("g", [PLACE]))[PLACE] is not None
+
+    bench(test)
+
+
+def test_broker_hears_no_more_of_a_partition_that_another_consumer_has() -> None:
+    """A commit waits for the broker; the partition moves; what is told later leaves it out."""
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2", "3", "4")
+        adapter, store = Told(b.broker, "s", group="g"), MemoryStore()
+        consumer = Consumer(adapter, store=store, clock=b.simulation.clock)
+        async with consumer:
+            messages = [await anext(consumer) for _ in range(4)]
+            adapter.is_away, adapter.held = True, lambda: consumer.stats().partitions
+            for message in {m.partition: m for m in reversed(messages)}.values():
+                message.ack()
+            await consumer.flush()
+            await asyncio.sleep(1)
+            assert {each for each, _ in adapter.told} == {m.assignment for m in messages}
+            async with b.consumer(store=store):
+                await asyncio.sleep(10)
+                assert len(consumer.stats().partitions) == 1
+                adapter.is_away = False
+                await asyncio.sleep(10)
+        assert adapter.late == []
+
+    bench(test, partitions=2)
+
+
+@pytest.mark.parametrize("keeps_positions", [False, True])
+def test_start_that_moves_is_stored_before_a_record_is_read(*, keeps_positions: bool) -> None:
+    """A process that ends without an ack begins where it began, and not at the end of that day."""
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2")
+        adapter = Told(b.broker, "s", group="g", keeps_positions=keeps_positions)
+        faults, clock = Faults(), b.simulation.clock
+        faults.fail_next("save", times=3)
+        store = MemoryStore(faults=faults)
+        async with Consumer(adapter, store=store, clock=clock, start=StartPoint.LATEST) as consumer:
+            await asyncio.sleep(0.1)  # the end was looked up
+            b.append("3")
+            assert (await anext(consumer)).value == b"3"
+            assert (await stored(store)).start == 2
 
     bench(test)
 
