@@ -72,7 +72,7 @@ class ConsumerSdkError(Exception):
 
 
 class ConfigurationError(ConsumerSdkError, ValueError):
-    """What was asked for cannot work; raised before any record is fetched.
+    """An option, or a combination of options, cannot work. Raised before any record is fetched.
 
     Cause:
         an option is unknown or out of bounds, options contradict each other, a URL is
@@ -122,23 +122,24 @@ class MissingExtraError(ConfigurationError):
 
 
 class AdapterError(ConsumerSdkError):
-    """The broker or its client failed in a way that a retry does not mend.
+    """The broker or its client failed, and a retry does not help.
 
     Cause:
-        the broker refuses: a topic that does not exist, credentials or rights that it does not
-        take, a request that it does not know.
+        the broker refuses: the topic does not exist, credentials or rights are not accepted, or a
+        request is unknown to it.
 
     What to do:
-        read the text, mend what it names, and start the consumer again. Records that were not
+        read the text, fix what it names, and start the consumer again. Records that were not
         settled are delivered again.
     """
 
 
 class TransientAdapterError(AdapterError):
-    """The broker failed in a way that may pass; the runtime tries again.
+    """The broker failed for now; the runtime tries again.
 
     Cause:
-        the broker is away, restarts, elects a leader or is too busy, or the connection broke.
+        the broker is unreachable, restarts, elects a leader or is too busy, or the connection
+        broke.
 
     What to do:
         nothing, inside a consumer: it tries again with a back-off and logs that it does. Where
@@ -147,7 +148,7 @@ class TransientAdapterError(AdapterError):
 
 
 class PartitionLostError(AdapterError):
-    """The assignment is gone; whatever was not durable is delivered again, perhaps elsewhere.
+    """The partition was lost. Records that were not durable are delivered again, perhaps to another consumer.
 
     Cause:
         a rebalance gave the partition to another member, often because this process did not
@@ -155,13 +156,13 @@ class PartitionLostError(AdapterError):
         deleted.
 
     What to do:
-        nothing for the records: they are delivered again. If it comes often, see that handlers
-        do not block the event loop, or raise ``session_timeout`` (Kinesis: ``lease_duration``).
+        nothing for the records: they are delivered again. If this happens often, keep handlers from
+        blocking the event loop, or raise ``session_timeout`` (Kinesis: ``lease_duration``).
     """
 
 
 class PositionOutOfRangeError(AdapterError):
-    """The wanted position is not stored by the broker (any more, or yet).
+    """The broker does not store the wanted position, any more or yet.
 
     Cause:
         retention deleted the records at the checkpoint's position before they were read, or the
@@ -190,35 +191,35 @@ class ProducerFencedError(AdapterError):
 
 
 class UnreadableRecordError(AdapterError):
-    """What the broker stores at a position cannot be read, also when it is fetched again.
+    """The record at a position cannot be read, even if it is fetched again.
 
     Cause:
         bytes on the broker's disk are damaged, or a batch is larger than ``max_batch_bytes``
         when it is decompressed.
 
     What to do:
-        mend what the text names; or give ``unreadable="dead_letter"``, which keeps the raw
+        fix what the text names; or give ``unreadable="dead_letter"``, which keeps the raw
         bytes in the dead letters and goes on behind them.
     """
 
 
 class StoreError(ConsumerSdkError):
-    """The checkpoint store failed in a way that a retry does not mend.
+    """The checkpoint store failed, and a retry does not help.
 
     Cause:
         the store refuses: a path that does not exist, a full disk, rights that are missing.
 
     What to do:
-        read the text and mend what it names. No checkpoint was changed; records since the last
+        read the text and fix what it names. No checkpoint was changed; records since the last
         one are delivered again.
     """
 
 
 class TransientStoreError(StoreError):
-    """The checkpoint store failed in a way that may pass; the runtime tries again.
+    """The checkpoint store failed for now; the runtime tries again.
 
     Cause:
-        the store is away or too busy, or a file is locked by another process.
+        the store is unreachable or too busy, or another process has locked its file.
 
     What to do:
         nothing, inside a consumer: it writes the checkpoint again. Where a call of yours raises
@@ -258,11 +259,11 @@ class CheckpointFormatError(StoreError):
     """The stored bytes are not a checkpoint that this version can read.
 
     Cause:
-        the bytes are damaged, another program wrote them, or a newer version of this SDK did.
+        the bytes are damaged, or another program or a newer version of this SDK wrote them.
 
     What to do:
-        nothing was changed. Put a copy back, delete the checkpoint that the text names, or run
-        the newer version.
+        restore a backup, delete the checkpoint that the text names, or run the newer version.
+        Nothing was changed.
     """
 
 
@@ -324,14 +325,14 @@ class TokenFormatError(ConsumerSdkError, ValueError):
 
 
 class HandlerError(ConsumerSdkError):
-    """User code failed, or a record could be neither settled nor dead-lettered.
+    """The handler cannot work, or a record could be neither settled nor dead-lettered.
 
     Cause:
         the handler returned nothing that can be awaited, takes another argument than it is
         given, or a record reached its retry limit and there is no destination for dead letters.
 
     What to do:
-        mend the handler, or give ``dead_letters=``. The record is not settled and is delivered
+        fix the handler, or give ``dead_letters=``. The record is not settled and is delivered
         again.
     """
 
@@ -350,11 +351,11 @@ class NoTransactionsError(HandlerError):
 
 
 class OutputError(HandlerError):
-    """What a handler sends cannot be written; the record goes to the dead letters.
+    """An output of a handler cannot be written; its record goes to the dead letters.
 
     Cause:
-        the value or the key is no bytes, the topic has no name or is none of ``topics=``, the
-        output is larger than ``max_output_bytes``, or the message was settled before.
+        the value or the key is not bytes, the topic is empty or none of ``topics=``, the output is
+        larger than ``max_output_bytes``, or the message was settled before.
 
     What to do:
         read the text: it names what was given. Send before you settle the message, and send less

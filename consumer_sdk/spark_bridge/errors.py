@@ -46,21 +46,22 @@ class FeedError(ConsumerSdkError):
         two queries use one reader name, or the feed has ended by itself.
 
     What to do:
-        give each query a name of its own. A feed that has ended is made anew, together with its
-        consumer; what was not stored is delivered again.
+        give each query a name of its own. Make a feed that has ended anew, together with its
+        consumer. Records that were not stored are delivered again.
     """
 
 
 class TransientFeedError(FeedError):
     """The file system refused a write (disk full, quota, I/O error): try again.
 
-    No half segment is left. A record that did get stored after all is recognised by its position.
+    No half segment is left. If a record was stored nevertheless, the feed recognises it by its
+    position.
 
     Cause:
         the disk is full, a quota is used up, or the file system has an I/O error.
 
     What to do:
-        raise it out of the handler, which is what happens by itself: the record is retried.
+        let it pass out of the handler: the record is retried.
     """
 
 
@@ -117,7 +118,7 @@ class SparkBridgeError(ConsumerSdkError):
 
 
 class DataLossError(SparkBridgeError):
-    """Records that the query has yet to read are gone; ``failOnDataLoss=false`` goes on.
+    """Records that the query has not read are gone.
 
     Cause:
         retention deleted records that the query has not read, or a topic was deleted or made
@@ -135,10 +136,10 @@ class DeadLetterError(SparkBridgeError):
     None of them is lost: Spark tries the task, or the batch, again.
 
     Cause:
-        the destination is away, does not exist, or refuses the rows.
+        the destination is unreachable, does not exist, or refuses the rows.
 
     What to do:
-        mend the destination; Spark repeats the task or the batch.
+        fix the destination; Spark repeats the task or the batch.
     """
 
 
@@ -158,25 +159,26 @@ class OffsetFormatError(SparkBridgeError):
 class SinkError(SparkBridgeError):
     """Rows could not be written to their topic; their task fails.
 
-    None of them is lost: Spark tries the task, or the batch, again, and what was written before
-    is there twice then.
+    No row is lost: Spark runs the task, or the batch, again. Then rows that were written before are
+    there twice.
 
     Cause:
-        the broker is away, or refuses the rows: a topic that does not exist, a row that is too
+        the broker is unreachable, or refuses the rows: the topic does not exist, or a row is too
         large.
 
     What to do:
-        mend what the text names. Readers of the topic have to bear repeated rows.
+        fix what the text names. Readers of the topic have to tolerate repeated rows.
     """
 
 
 class StrictAckError(SparkBridgeError):
-    """The group's position could not be moved, and ``strictAcks`` makes that the query's end.
+    """The group's offset could not be moved, and with ``strictAcks`` that ends the query.
 
     Cause:
-        the broker refuses the commit, because the group has members that run, or it is away.
+        the broker refuses the commit because the group has running members, or the broker is
+        unreachable.
 
     What to do:
-        stop what else uses the group, and start the query again: it goes on where Spark's
-        checkpoint says. Without ``strictAcks`` the query goes on by itself.
+        stop the other members of the group, and start the query again: it goes on from Spark's
+        checkpoint. Without ``strictAcks`` the query goes on by itself.
     """
