@@ -40,13 +40,13 @@ class StoredLetter(NamedTuple):
 class LocalDeadLetters(DeadLetters):
     """Dead letters in a SQLite file on a local disk; it may be a `LocalStore`'s file.
 
-    A letter that is sent again, because a reply was lost or the process was killed before its
-    record was settled, is there once, with its latest error: letters are the same when group,
-    partition, position *and* record are. The table ``dead_letters`` is for people too: headers
-    are JSON, key and value the record's own bytes. A file of its own is made with mode 0600.
+    A letter may be sent again, because a reply was lost or the process was killed before its record
+    was settled. It is in the file once, with its latest error: two letters are the same if group,
+    partition, position *and* record are. The table ``dead_letters`` is for people too: headers are
+    JSON, and key and value are the record's own bytes. The file is created with mode 0600.
 
     Args:
-        path: the file; it is made if missing, its directory is not.
+        path: the file. It is created if it is missing; its directory is not.
         busy_timeout: seconds to wait while another process writes.
 
     Raises:
@@ -77,12 +77,12 @@ class LocalDeadLetters(DeadLetters):
         """Writes all of them in one transaction.
 
         Returns:
-            DURABLE or RETRY for each. A letter that SQLite cannot take (a value of more than
-            a gigabyte) is a RETRY alone.
+            DURABLE or RETRY for each letter. A letter that SQLite cannot store (a value of more
+            than a gigabyte) is a RETRY; the others are stored.
 
         Raises:
             ConsumerClosedError: this is not open here.
-            StoreError: the file was deleted or replaced, so that nothing can be kept any more.
+            StoreError: the file was deleted or replaced, so no letter can be stored any more.
         """
         try:
             return await self._thread.run(partial(_send, list(letters)))

@@ -138,7 +138,7 @@ class KafkaDeadLetters(DeadLetters):
     """Writes dead letters to a Kafka topic, acknowledged by all replicas.
 
     Args:
-        topic: where to; by default ``<stream>-<group>-DLQ``, one for each stream.
+        topic: the topic; by default ``<stream>-<group>-DLQ``, one for each stream.
         bootstrap_servers: ``"host:port"``, several with commas or in a sequence.
         creates_topics: a missing topic is created at the first dead letter, with the origin's
             partitions and replicas and without a retention limit. If False, it is an error.
@@ -199,7 +199,7 @@ class KafkaDeadLetters(DeadLetters):
         return found
 
     async def outputs(self, letters: Sequence[DeadLetter]) -> list[Output | Exception]:
-        """The letters as outputs, which a transaction writes; a topic that is missing is created as by `send`.
+        """The letters as outputs of a transaction. A missing topic is created, as `send` does it.
 
         Returns:
             an output for each, in order; or why there is none now.
@@ -223,7 +223,7 @@ class KafkaDeadLetters(DeadLetters):
             return translate(error, "writing a dead letter")
 
     async def open(self) -> None:
-        """Connects only where there is something to check: a topic that must exist already.
+        """Connects only if a topic has to exist already, and checks that.
 
         Raises:
             ConfigurationError: it does not.

@@ -51,11 +51,13 @@ ROUNDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What became of the entries of an import.
+    """The result of an import.
 
     Attributes:
-        written: checkpoints and pinned starts; with ``dry_run`` those that would be.
-        kept: the store has them already, or has its own pinned start and was forced.
+        written: checkpoints and pinned starts that were written; with ``dry_run`` those that would
+            be.
+        kept: entries that the store has already, and pinned starts that it keeps in spite of
+            ``force``.
     """
 
     written: int
@@ -130,15 +132,15 @@ async def import_checkpoints(
 ) -> Imported:
     """Writes checkpoints and pinned starts into a store.
 
-    Stop the group's consumers first. One that runs loses its partitions for a moment, and may
-    have saved more in it than it is then told to start from, only if you ``force`` that.
+    Stop the group's consumers first. A consumer that runs loses its partitions for a moment. Only
+    with ``force`` may it then start before a position that it has saved.
 
     Args:
         store: is open.
         entries: are read twice: a list, or a `CheckpointFile`.
         force: overwrites also what is ahead, cannot be compared, or belongs to consumers whose
             leases say that they run. A start that is pinned stays: it is pinned once.
-        dry_run: reads and compares alone.
+        dry_run: only reads and compares.
         readers: broker → ``decode_position`` of its adapter, for brokers that are not built in.
 
     Raises:

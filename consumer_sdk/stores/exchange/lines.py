@@ -43,7 +43,7 @@ class Entry(NamedTuple):
 
     Attributes:
         where: where it was read, for errors.
-        group: whose it is.
+        group: the group that it belongs to.
         stream: likewise.
         id: of the partition; None for a pinned start.
         text: what the store keeps.
@@ -67,12 +67,12 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found of another program's checkpoints.
+    """The checkpoints of another program that were found.
 
     Attributes:
         entries: for `import_checkpoints`.
         skipped: path of a znode, place of a lease, or shard → why there is nothing to import from it.
-        notes: what else a person should know.
+        notes: further notes for a person.
     """
 
     entries: Sequence[Entry]
@@ -118,10 +118,10 @@ def _line(body: dict[str, Any]) -> str:
 
 
 class CheckpointFile:
-    """The entries of a file, read anew by each iteration, a line at a time.
+    """The entries of a file. Each iteration reads the file again, a line at a time.
 
     Args:
-        file: can be read again from where it stands now.
+        file: a file that can be read again from its current position.
         name: what errors call it.
 
     An iteration raises:

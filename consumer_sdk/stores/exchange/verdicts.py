@@ -25,7 +25,7 @@ REASONS = {
 
 
 class ImportRefusedError(StoreError):
-    """An import would overwrite what the store knows better; ``force=True`` lets it.
+    """An import would overwrite a later checkpoint of the store; ``force=True`` allows that.
 
     Cause:
         the store is ahead of what would be imported, or both have settled what the other has

@@ -27,17 +27,17 @@ T = TypeVar("T")
 class LocalStore(LeasingStore):
     """Checkpoints in a SQLite file on a local disk.
 
-    Durable when `save` says so (write-ahead log, ``synchronous=FULL``), whatever is killed;
-    all partitions of a save are one transaction. Several processes on the host may share the
-    file, also with `LocalDeadLetters`; network file systems are not supported. The table
-    ``checkpoints`` is for people too: its text is the checkpoint's JSON.
+    A checkpoint is durable when `save` says so, whatever is killed (write-ahead log,
+    ``synchronous=FULL``). All partitions of a save are one transaction. Several processes on the
+    host may share the file, also with `LocalDeadLetters`. Network file systems are not supported.
+    The table ``checkpoints`` is for people too: its text is the checkpoint's JSON.
 
-    A file of its own is made with mode 0600. A full disk or a locked file is a RETRY outcome
-    of `save` and a `TransientStoreError` of anything else; what is too large is a RETRY outcome
-    with a `StoreError`, and stays one until the checkpoint has become smaller.
+    The file is created with mode 0600. If the disk is full or the file is locked, `save` answers
+    RETRY, and other methods raise a `TransientStoreError`. A checkpoint that is too large is a
+    RETRY with a `StoreError`, until it has become smaller.
 
     Args:
-        path: the file; it is made if missing, its directory is not.
+        path: the file. It is created if it is missing; its directory is not.
         busy_timeout: seconds to wait while another process writes.
 
     Raises:

@@ -59,25 +59,25 @@ class ZooKeeperStore(LeasingStore):
     """Checkpoints in ZooKeeper, for consumers on any number of hosts.
 
     A checkpoint is the znode ``{root}/{group}/{stream}/{partition}``, names percent-encoded, its
-    data one JSON object that a person can read. All partitions of a save are one request, or as
-    many as the servers' limit of 1 MiB asks for. What refuses a stale owner is the znode's version
-    and stamp. A session is nothing but a connection: one that is lost or expired is replaced in
-    the background, and no ownership hangs on it. Of leases, others notice an owner's death when its
-    session has expired, if that is sooner than their ``duration``: give a ``session_timeout`` that is
-    not shorter.
+    data one JSON object that a person can read. All partitions of a save are one request, or
+    several if they exceed the servers' limit of 1 MiB. The znode's version and stamp refuse the
+    writes of a former owner. A session is only a connection: a lost or expired one is replaced in
+    the background, and ownership does not depend on it. With leases, others notice an owner's death
+    when its session has expired, if that is sooner than the lease's ``duration``. So give a
+    ``session_timeout`` that is not shorter than that.
 
-    Without a connection `save` answers RETRY after ``session_timeout`` seconds, and anything else
-    raises `TransientStoreError`; so long is also waited for an answer.
+    Without a connection, `save` answers RETRY after ``session_timeout`` seconds, and other methods
+    raise `TransientStoreError`. The wait for a response is as long.
 
     Args:
-        hosts: ``"zk1:2181,zk2:2181"``, perhaps with a path that is put before every other.
-        root: the znode below which everything is kept; made by the first write if missing.
+        hosts: ``"zk1:2181,zk2:2181"``, optionally with a path that all other paths begin with.
+        root: the znode below which everything is stored; the first write creates it.
         session_timeout: seconds; the servers keep it between 2 and 20 of their ticks.
-        max_size: bytes of a checkpoint's text at most. Where ``jute.maxbuffer`` of the servers is
-            below its default, give 48 000 less than that.
+        max_size: most bytes of a checkpoint's text. If ``jute.maxbuffer`` of the servers is below
+            its default, give 48 000 less than it.
         client_options: for `kazoo.client.KazooClient`: ``auth_data``, ``default_acl``,
             ``sasl_options``, ``use_ssl``, ``ca``, ``certfile``, ``keyfile``…; and ``verify_hostname``:
-            with False a server's certificate may be of another name.
+            if False, a server's certificate may have another name.
 
     Raises:
         ConfigurationError: an option that cannot work.
@@ -112,10 +112,10 @@ class ZooKeeperStore(LeasingStore):
         return f"ZooKeeperStore({self._hosts!r}, root={self._root!r})"
 
     async def open(self) -> None:
-        """Connects; the root is made when something is first written.
+        """Connects. The first write creates the root.
 
-        A session is made by a majority of the servers, so what can be opened can be written, but
-        for access rights: whether those suffice is seen by the first claim.
+        A majority of the servers makes a session, so an opened store can be written, except for
+        access rights: the first claim shows whether they suffice.
 
         Raises:
             TransientStoreError: the servers cannot be reached.
@@ -142,7 +142,7 @@ class ZooKeeperStore(LeasingStore):
         """Reads the checkpoints and takes the fence; see `CheckpointStore.claim`.
 
         Raises:
-            StoreError: nobody knows which of them are claimed: claim them again.
+            StoreError: it is unknown which partitions are claimed: claim them again.
         """
         tree = self._tree()
         writer = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(8)}"

@@ -67,7 +67,7 @@ class _Calls:
 
 
 class MemoryAdapter(Adapter):
-    """Consumes streams of a `MemoryBroker`, as Kafka's consumers do or as Pulsar's.
+    """Consumes streams of a `MemoryBroker`, as Kafka's or Pulsar's consumers do.
 
     ================  ========================================================================
     ``"group"``       partitions are shared out; the group's position is kept for each (Kafka)
@@ -79,13 +79,13 @@ class MemoryAdapter(Adapter):
     Args:
         broker: where the streams are.
         streams: names, one by one or in a list; they exist when the consumer starts.
-        group: whose position it is; None: all partitions and no commits.
-        subscription: see the table. All consumers of a group use the same.
+        group: the consumer group; None: all partitions, and no commits.
+        subscription: see the table. All consumers of a group need the same one.
         metadata_size: characters of checkpoint that a group's commit may carry; with 0 a commit
             is a position alone, and records settled above a hole are delivered again.
         prefetch: records that the broker sends a subscriber ahead of its fetches, about.
-        batch_index_acks: an entry of several records that was acked in part is not sent again
-            as a whole.
+        batch_index_acks: if an entry of several records was acked in part, it is not redelivered as
+            a whole.
         faults: fails and delays calls of this consumer: at ``"open"``, ``"fetch"``, ``"commit"``,
             ``"committed"``, ``"positions"``, ``"lag"``; of single partitions at ``"fetch.partition"`` and
             ``"commit.partition"``; and ``"acks"``, which are lost with the connection.
@@ -153,14 +153,14 @@ class MemoryAdapter(Adapter):
         return self._opened
 
     async def run(self) -> None:
-        """Raises what ended the coordination with the group, if anything does."""
+        """Waits for an error of the group coordination, and raises it."""
         if self._task is not None:
             await asyncio.wait({self._task})
             if not self._task.cancelled():
                 self._task.result()
 
     async def fetch(self, *, max_records: int, max_bytes: int, max_wait: float) -> list[Run]:
-        """The next runs; waits for data without polling."""
+        """Returns the next runs; waits for records without polling."""
         collect = partial(self._collect, max_records, max_bytes)
         return await fetch(collect, self._news, max_wait)
 
@@ -189,7 +189,7 @@ class MemoryAdapter(Adapter):
             self._task.result()
 
     def pause(self, assignment: Assignment) -> None:
-        """Stops fetching it, keeping its position."""
+        """Stops fetching a partition, and keeps its position."""
         holding = self._session.membership.holdings.of(assignment)
         if holding is not None:
             holding.is_paused = True
@@ -202,7 +202,7 @@ class MemoryAdapter(Adapter):
             holding.news()
 
     async def commit(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
-        """Stores the group's positions, or acks records; fenced by what is held."""
+        """Stores the group's positions, or acks records, of partitions that are held."""
         try:
             return await self._calls.make("commit", lambda: self._session.commit(flushes))
         except AdapterError as error:
@@ -211,7 +211,7 @@ class MemoryAdapter(Adapter):
     async def transact(
         self, flushes: Sequence[AckFlush], write: Callable[[Output], None]
     ) -> list[Outcome]:
-        """Stores the group's positions with what their records' handlers have sent, for `MemoryTransactions`.
+        """Stores the group's positions together with the outputs of their records, for `MemoryTransactions`.
 
         Raises:
             AdapterError: there was no answer; whether it took place is in the flushes' outputs.
@@ -221,13 +221,13 @@ class MemoryAdapter(Adapter):
     async def committed(
         self, assignments: Sequence[Assignment]
     ) -> Mapping[Assignment, Committed | None]:
-        """Where the group is, as the broker knows it."""
+        """The group's position, as the broker knows it."""
         return await self._calls.make("committed", lambda: self._session.committed(assignments))
 
     async def positions(
         self, assignments: Sequence[Assignment], at: Start
     ) -> Mapping[Assignment, Position | None]:
-        """What a start stands for now."""
+        """The position of a start at this moment."""
         return await self._calls.make("positions", lambda: self._session.positions(assignments, at))
 
     async def partitions(self, stream: str) -> Sequence[Partition]:
@@ -239,7 +239,7 @@ class MemoryAdapter(Adapter):
         return await self._calls.make("lag", lambda: self._session.lag(assignments))
 
     def drop(self, assignment: Assignment) -> None:
-        """Stops fetching it; it is granted again if the group has not moved it."""
+        """Stops fetching a partition. It is granted again, if the group has not moved it."""
         self._session.membership.drop(assignment)
 
     def identity(self, assignment: Assignment) -> str | None:
@@ -260,11 +260,11 @@ class MemoryAdapter(Adapter):
         return self._options.positions.decode(text)
 
     def dead_letters(self) -> DeadLetters | None:
-        """The broker's own: ``broker.dead_letters.letters``."""
+        """The broker's own dead letters: ``broker.dead_letters.letters``."""
         return self.memory.dead_letters
 
     async def aclose(self) -> None:
-        """Gives up what is held, then leaves the group."""
+        """Releases all partitions, then leaves the group."""
         if self._opened is None or self._task is None:
             return
         if self._calls.is_crashed:
@@ -283,22 +283,22 @@ class MemoryAdapter(Adapter):
     def crash(self) -> None:
         """Does what ``kill -9`` does to the consumer: every call hangs, and heartbeats stop.
 
-        What it held goes to others when the session has timed out. `aclose` only ends the tasks.
+        Others get its partitions when the session has timed out. `aclose` only ends the tasks.
         """
         self._calls.is_crashed = True
         if self._opened is not None:
             self._opened.membership.crash()
 
     def expire(self) -> None:
-        """Ends the session as if heartbeats had been lost: the consumer lives, and is told."""
+        """Ends the session as if heartbeats had been lost. The consumer goes on, and is told of the loss."""
         if self._opened is not None:
             self._opened.membership.group.expel(self._opened.membership.member)
 
     def disconnect(self) -> None:
-        """Breaks a subscriber's connections: what is not acked goes out again, to anybody.
+        """Breaks a subscriber's connections. Unacked records are redelivered, to any consumer.
 
-        They are there again after 0.1 seconds, under the same assignments. A group's consumer
-        does not notice.
+        The connections are back after 0.1 seconds, under the same assignments. A consumer of a
+        group does not notice.
         """
         if self._opened is not None:
             self._opened.cut()

@@ -18,8 +18,8 @@ class MemoryDeadLetters(DeadLetters):
     """Dead letters in a list. Loses them with the process. Several consumers may share one.
 
     Args:
-        faults: fails, delays and cancels `send` at the seam ``"dead_letter"``, before or after
-            its effect; a letter whose reply was lost is there twice once it is sent again.
+        faults: fails, delays and cancels `send` at the seam ``"dead_letter"``, before or after its
+            effect. A letter whose reply was lost is there twice after it was sent again.
 
     Attributes:
         letters: all of them, in the order in which they came.
