@@ -16,7 +16,7 @@ from consumer_sdk.testing.kafka import (
     GroupCoordinator,
     OffsetCommit,
 )
-from tests.sim.kafka_groups.agenda import Agenda
+from tests.sim.agenda import Agenda
 from tests.sim.kafka_groups.ledger import Ledger
 from tests.sim.kafka_groups.members import make_member
 from tests.sim.kafka_groups.network import Network

@@ -13,7 +13,7 @@ from consumer_sdk.adapters.kafka.share.member import ShareMember
 from consumer_sdk.adapters.kafka.share.messages import TopicIdPartition
 from consumer_sdk.testing import Simulation
 from consumer_sdk.testing.kafka import ClusterTopics, RecordState, ShareCluster, ShareOptions
-from tests.sim.kafka_groups.agenda import Agenda
+from tests.sim.agenda import Agenda
 from tests.sim.kafka_share.ledger import Ledger
 from tests.sim.kafka_share.network import Network
 from tests.sim.kafka_share.plan import END, Life, make_plan
