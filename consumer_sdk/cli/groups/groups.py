@@ -107,13 +107,8 @@ async def opened_reader(url: str) -> AsyncIterator[tuple[RangeReader, str | None
 
 
 @asynccontextmanager
-async def opened_group(
-    url: str, store: str | None, *, group: str | None = None
-) -> AsyncIterator[Group]:
+async def opened_group(url: str, store: str | None) -> AsyncIterator[Group]:
     """A group by its consumers' URL and store; closed in the end.
-
-    Args:
-        group: its name, where the URL has none.
 
     Raises:
         ConfigurationError: nothing names it.
@@ -124,8 +119,7 @@ async def opened_group(
             f"share group {shared!r} has no positions that could be read or moved here: the command lag tells how far "
             f"it has come, and Kafka's own kafka-share-groups.sh --reset-offsets moves it"
         )
-    async with opened_reader(url) as (reader, named):
-        name = named or group
+    async with opened_reader(url) as (reader, name):
         if name is None:
             raise ConfigurationError(
                 "no group: give ?group=name in the URL (of Pulsar: ?subscription=name), as the "
