@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from consumer_sdk.options import COUNT, SECONDS, check_fields, endless, option
 
-__all__ = ["NO_LIMITS", "Limits", "ShardRates"]
+__all__ = ["Limits", "ShardRates"]
 
 
 BYTES_A_SECOND = replace(endless(SECONDS), wanted="bytes, above 0")
@@ -45,9 +45,6 @@ class Limits:
     def __post_init__(self) -> None:
         check_fields(self, "Limits")
 
-
-NO_LIMITS = Limits(calls=1_000, bytes=float("inf"))
-"""For servers of tests, which have none."""
 
 SECOND = 1.02
 """The window in which calls are counted: a little longer, since clocks differ."""
