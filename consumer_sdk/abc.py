@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -483,10 +483,6 @@ class AckTracker(ABC):
     @abstractmethod
     def close(self) -> None:
         """Every later call is a counted no-op, but `checkpoint`; holds no memory."""
-
-
-TrackerFactory = Callable[[Assignment, Callable[[], None]], AckTracker]
-"""Makes a tracker; the callback is called once whenever it turns from clean to dirty."""
 
 
 @dataclass(frozen=True, slots=True)
