@@ -36,6 +36,7 @@ from consumer_sdk.adapters.kafka.client.connections import (
     Connections,
     Pace,
     ask,
+    loop_time,
     versions_of,
 )
 from consumer_sdk.adapters.kafka.client.faults import COORDINATOR_MOVED, check_code
@@ -224,7 +225,7 @@ class Cluster:
         answer = await asks(TopicDescriptions(topics))
         if not answer.brokers:
             raise MetadataEmptyBrokerList("it names no broker yet")
-        is_changed = self.metadata.take(answer, _now(), lists_all=topics is None)
+        is_changed = self.metadata.take(answer, loop_time(), lists_all=topics is None)
         self._changes += is_changed
         for listener, each in list(self._listeners.items()):
             if is_changed or each:
@@ -246,8 +247,8 @@ class Cluster:
             except Exception as error:  # noqa: BLE001 - nobody would refresh any more
                 log.debug("no fresh metadata: %r", error)
                 self._is_wanted.set()
-                pace.failed(REFRESHES, error, _now())
-                await asyncio.sleep(pace.rest(REFRESHES, _now()))
+                pace.failed(REFRESHES, error, loop_time())
+                await asyncio.sleep(pace.rest(REFRESHES, loop_time()))
             else:
                 pace.worked(REFRESHES)
                 await asyncio.sleep(rest)
@@ -257,7 +258,7 @@ class Cluster:
 
     async def _until_due(self) -> None:
         """Waits until somebody wants fresh metadata, or the last ones are old."""
-        while (left := self._greatest_age - self.metadata.age(_now())) > 0:
+        while (left := self._greatest_age - self.metadata.age(loop_time())) > 0:
             with suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await self._is_wanted.wait()
@@ -279,7 +280,7 @@ class Cluster:
     @property
     def age(self) -> float:
         """Seconds since the last metadata."""
-        return self.metadata.age(_now())
+        return self.metadata.age(loop_time())
 
     def leader_of(self, tp: TopicPartition) -> Leader:
         """(node, epoch) of who leads a partition, by the last metadata.
@@ -291,7 +292,7 @@ class Cluster:
 
     def is_gone(self, tp: TopicPartition) -> bool:
         """See `ClusterMetadata.is_gone`."""
-        return self.metadata.is_gone(tp, _now())
+        return self.metadata.is_gone(tp, loop_time())
 
     def topic_id(self, topic: str) -> bytes | None:
         """See `ClusterMetadata.topic_id`."""
@@ -479,7 +480,3 @@ def _tell(listener: Listener, metadata: ClusterMetadata) -> None:
         listener(metadata)
     except Exception:
         log.exception("a listener of the cluster's metadata failed")
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

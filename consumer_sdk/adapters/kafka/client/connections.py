@@ -38,6 +38,7 @@ __all__ = [
     "Connections",
     "Pace",
     "ask",
+    "loop_time",
     "open_connection",
     "versions_of",
 ]
@@ -298,7 +299,7 @@ class Connections:
             KafkaError: there is none; see `ask` above.
         """
         with self._counted(node):
-            connection, key, asked_at = await self.get(node, channel), (node, channel), _now()
+            connection, key, asked_at = await self.get(node, channel), (node, channel), loop_time()
             try:
                 answer = await ask(connection, request, seconds)
             except asyncio.CancelledError:
@@ -380,7 +381,7 @@ class Connections:
             self._pace.worked(address)
         except Exception as error:  # noqa: BLE001 - a token provider raises whatever it likes
             log.warning("no connection to node %s: %s", key[0], describe(error), extra=REPEATS)
-            self._pace.failed(address, error, _now())
+            self._pace.failed(address, error, loop_time())
             self._lost()  # the metadata are old, if they name it
         finally:
             del self._making[key]
@@ -402,7 +403,7 @@ class Connections:
         1. A firewall forgets the connection, or the broker's machine is gone, and nobody is told; 2. whoever asks waits for
         less time than a request may take, and cancels; 3. so would each one that asks later, for a quarter of an hour.
         """
-        return _now() - self._silent_since.get(key, math.inf) > SILENCE
+        return loop_time() - self._silent_since.get(key, math.inf) > SILENCE
 
     async def _rested(self, broker: Broker) -> bool:
         """Waits while all nodes rest; returns whether it has waited.
@@ -419,7 +420,7 @@ class Connections:
         return True
 
     def _rest(self, broker: Broker) -> float:
-        return self._pace.rest((broker.host, broker.port), _now())
+        return self._pace.rest((broker.host, broker.port), loop_time())
 
     def why_away(self) -> str:
         """For messages: why the brokers cannot be connected to; empty if they can."""
@@ -446,5 +447,6 @@ class Connections:
             await asyncio.wait(waited, timeout=CLOSING)
 
 
-def _now() -> float:
+def loop_time() -> float:
+    """Seconds, by the event loop's clock."""
     return asyncio.get_running_loop().time()

@@ -24,6 +24,7 @@ from consumer_sdk.adapters.kafka.client.connections import (
     CONNECTION_OPTIONS,
     Address,
     Pace,
+    loop_time,
     open_connection,
 )
 from consumer_sdk.adapters.kafka.client.faults import describe, translate
@@ -230,7 +231,7 @@ class Reconnecting:
             )
         except (OSError, TimeoutError, KafkaError) as error:
             log.warning("no connection to node %s: %s", key[0], describe(error), extra=REPEATS)
-            self._pace.failed(address, error, _now())
+            self._pace.failed(address, error, loop_time())
             client.force_metadata_update()  # they are old, if they name it
             return None
         self._pace.worked(address)
@@ -245,7 +246,7 @@ class Reconnecting:
         return known
 
     def _rest(self, address: Address) -> float:
-        return self._pace.rest(address, _now())
+        return self._pace.rest(address, loop_time())
 
     async def _may_try(self, address: Address) -> bool:
         """Now, or after a rest; False if there is another broker to ask meanwhile."""
@@ -273,10 +274,6 @@ class Reconnecting:
         broker = self._client.cluster.broker_metadata(node)
         error = broker and self._pace.error((broker.host, broker.port))
         return f"node {node} at {broker.host}:{broker.port}: {describe(error)}" if error else None
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def _connection_options(client: Any) -> dict[str, Any]:

@@ -101,7 +101,7 @@ class Session:
         self._rounds = GrantRounds(
             owner,
             self.grants,
-            self._grant_all,
+            lambda: self.granting.grant_all(),
             failed=self._failures.keep,
             budget=options.revoke_budget,
         )
@@ -198,9 +198,6 @@ class Session:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._rounds.run())
             group.create_task(watch.run())
-
-    async def _grant_all(self) -> None:
-        await self.granting.grant_all()
 
     async def fetch(self, max_records: int, max_bytes: int, max_wait: float) -> list[Run]:
         """Returns what was fetched, or waits up to ``max_wait`` seconds for records."""

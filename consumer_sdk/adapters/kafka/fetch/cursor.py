@@ -220,11 +220,6 @@ class Cursor:
 
     # -- for whoever holds the grant ------------------------------------------------------------
 
-    @property
-    def has_valid_position(self) -> bool:
-        """Whether the cursor has a position."""
-        return self.position != NO_POSITION
-
     def pause(self) -> None:
         """Nothing is asked any more; what was fetched, or is on its way, is kept."""
         self.paused = True

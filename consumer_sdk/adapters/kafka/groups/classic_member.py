@@ -103,8 +103,10 @@ REBALANCE_IN_PROGRESS = 27
 MEMBER_ID_REQUIRED = 79
 FENCED = 82
 
+FIRST_BACKOFF = 0.1
+"""Seconds before the second try of what failed."""
 LONGEST_BACKOFF = 10
-"""So many times the first one."""
+"""So many times the first one; each is twice the one before."""
 
 FORGOTTEN = (
     "the group no longer knows this member: what is not committed is delivered again. Either no "
@@ -138,7 +140,6 @@ class ClassicMember(Member):
         instance_id: of a static member, which never leaves: its session ends, or its successor takes over (KIP-345).
         rack: told to the leader.
         session_timeout, rebalance_timeout, heartbeat_interval: seconds.
-        backoff: seconds before the second try of what failed; doubles up to ten times as much.
     """
 
     def __init__(
@@ -151,7 +152,6 @@ class ClassicMember(Member):
         heartbeat_interval: float,
         instance_id: str | None = None,
         rack: str | None = None,
-        backoff: float = 0.1,
     ) -> None:
         self._group = group
         self._assignors = {each.name: each for each in assignors}
@@ -161,7 +161,6 @@ class ClassicMember(Member):
         self._interval = heartbeat_interval
         self._instance_id = instance_id
         self._rack = rack
-        self._backoff = backoff
 
         self._events = list[Event]()
         self._member_id = ""
@@ -521,7 +520,7 @@ class ClassicMember(Member):
         self._attempts += 1
         factor = min(2 ** (self._attempts - 1), LONGEST_BACKOFF)
         is_first = at_once and self._attempts == 1
-        self._not_before = now if is_first else now + self._backoff * factor
+        self._not_before = now if is_first else now + FIRST_BACKOFF * factor
         if isinstance(request, Heartbeat) and self._joined is None:
             self._next_heartbeat = self._not_before
         else:

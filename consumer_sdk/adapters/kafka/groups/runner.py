@@ -27,6 +27,7 @@ from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
+from consumer_sdk.adapters.kafka.client.connections import loop_time
 from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.client.protocol import NO_TOPIC_ID
 from consumer_sdk.adapters.kafka.client.topics import Topic, describe_topic_ids, describe_topics
@@ -130,7 +131,6 @@ class MemberRunner:
         wake: Callable[[], None],
         speech: Speech | None = None,
     ) -> None:
-        self._is_classic = is_classic
         self._speech = speech or _speech(is_classic=is_classic)
         self._member = member
         self._coordinator = coordinator
@@ -183,7 +183,7 @@ class MemberRunner:
         """Gives the member the cluster's metadata of now."""
         if topics != self._topics:
             self._topics = dict(topics)
-            self._member.metadata_changed(dict(topics), _now())
+            self._member.metadata_changed(dict(topics), loop_time())
             self._work.set()
 
     @property
@@ -236,9 +236,9 @@ class MemberRunner:
             log.warning("leaving %s: %r", self._where, error)
 
     async def _leave(self) -> None:
-        self._member.leave(_now())
+        self._member.leave(loop_time())
         while not self._member.has_left:
-            request = self._member.poll(_now())
+            request = self._member.poll(loop_time())
             if request is None:
                 await self._rest()
             else:
@@ -249,7 +249,7 @@ class MemberRunner:
     async def _run(self) -> None:
         try:
             while self._refusal is None and not self._member.has_left:
-                request = self._member.poll(_now())
+                request = self._member.poll(loop_time())
                 self._apply()
                 if self._unlike:
                     await self._explain()
@@ -265,7 +265,7 @@ class MemberRunner:
 
     async def _rest(self) -> None:
         """Waits until there is something to send."""
-        left = max(self._member.wake_at() - _now(), LEAST_REST)
+        left = max(self._member.wake_at() - loop_time(), LEAST_REST)
         try:
             async with asyncio.timeout(None if left == math.inf else left):
                 await self._work.wait()
@@ -281,28 +281,28 @@ class MemberRunner:
             await self._wait_for(asking)
             answer = self._speech.from_wire(asking.result())
         except IncompatibleBrokerVersion as error:
-            self._member.failed(request, _now())
+            self._member.failed(request, loop_time())
             self._refuse(self._speech.unsupported(error, f"joining {self._where}"))
         except (KafkaError, OSError, TimeoutError) as error:
-            self._member.failed(request, _now())
+            self._member.failed(request, loop_time())
             self._failed(error)
         except asyncio.CancelledError:
             asking.cancel()
-            self._member.failed(request, _now())
+            self._member.failed(request, loop_time())
             await asyncio.wait({asking})
             raise
         else:
             self._backoff = 0.0
-            self._member.answered(request, answer, _now())
+            self._member.answered(request, answer, loop_time())
             self._coordinator.tell_news()
 
     async def _wait_for(self, asking: asyncio.Task[Any]) -> None:
         """Waits for an answer, and polls the member meanwhile, so that it notices the end of its session."""
         while not asking.done():
-            left = max(self._member.wake_at() - _now(), LEAST_TICK)
+            left = max(self._member.wake_at() - loop_time(), LEAST_TICK)
             await asyncio.wait({asking}, timeout=None if left == math.inf else left)
             if not asking.done():
-                self._member.poll(_now())
+                self._member.poll(loop_time())
                 self._apply()
 
     def _failed(self, error: Exception) -> None:
@@ -393,7 +393,7 @@ class MemberRunner:
             if (task := asyncio.current_task()) is not None:
                 self._forget(task)
             if drain.to_release:
-                self._member.released(drain.to_release, _now())
+                self._member.released(drain.to_release, loop_time())
             if drain.late and not self._is_closing:
                 self._owner.assign(drain.late)
             self._work.set()
@@ -432,7 +432,7 @@ class MemberRunner:
         if names:
             known = infos_of(await describe_topics(self._cluster, sorted(names)))
             self._others = names
-            self._member.group_metadata_changed({n: known.get(n) for n in names}, _now())
+            self._member.group_metadata_changed({n: known.get(n) for n in names}, loop_time())
             self._work.set()
 
 
@@ -444,7 +444,3 @@ def infos_of(topics: Mapping[str, Topic]) -> dict[str, TopicInfo]:
     """The topics that there are, as a member knows them."""
     present = [topic for topic in topics.values() if not topic.error]
     return {t.name: TopicInfo(t.topic_id or NO_TOPIC_ID, len(t.partitions)) for t in present}
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

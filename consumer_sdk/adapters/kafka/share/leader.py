@@ -14,7 +14,7 @@ from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, for_code
 
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
-from consumer_sdk.adapters.kafka.client.connections import Channel
+from consumer_sdk.adapters.kafka.client.connections import Channel, loop_time
 from consumer_sdk.adapters.kafka.client.faults import STALE, translate
 from consumer_sdk.adapters.kafka.share.grants import ShareGrant
 from consumer_sdk.adapters.kafka.share.locks import AckGroup
@@ -98,7 +98,7 @@ class ShareLeader:
     def release(self, grant: ShareGrant) -> None:
         """Removes a partition, and releases its records, so that other members get them at once."""
         grant.tell_given_up()
-        group = grant.locks.settle(grant.locks.offsets, AckType.RELEASE, _now())
+        group = grant.locks.settle(grant.locks.offsets, AckType.RELEASE, loop_time())
         while grant.said:
             self.session.acknowledge(grant.tip, grant.said.popleft())
         self.session.acknowledge(grant.tip, group)
@@ -120,7 +120,7 @@ class ShareLeader:
     async def run(self) -> None:
         """Sends one request after another until it is cancelled."""
         while True:
-            now = _now()
+            now = loop_time()
             self._work.clear()
             wanted = {tip for tip, grant in self._grants.items() if grant.wants_records(now)}
             request = self.session.poll(now, wanted, self._room())
@@ -206,11 +206,11 @@ class ShareLeader:
         """Releases records of a partition that was given up while the fetch was under way."""
         locks = self.session.locks.get(tip)
         if locks is not None:
-            group = locks.settle(locks.offsets, AckType.RELEASE, _now())
+            group = locks.settle(locks.offsets, AckType.RELEASE, loop_time())
             self.session.acknowledge(tip, group)
 
     def _refused(self, grant: ShareGrant, part: FetchedPartition) -> None:
-        grant.rests_until = _now() + REST
+        grant.rests_until = loop_time() + REST
         if part.error in STALE or part.error == UNKNOWN_ID:
             self._moved(grant)
             return
@@ -225,7 +225,7 @@ class ShareLeader:
         """Ends the session, so that the broker releases what it still holds at once. Never raises; bounded."""
         for grant in self._grants.values():
             grant.tell_given_up()
-        request, failure = self.session.close(_now()), None
+        request, failure = self.session.close(loop_time()), None
         try:
             if request is not None:
                 async with asyncio.timeout(CLOSING):
@@ -238,7 +238,3 @@ class ShareLeader:
 
 
 UNKNOWN_ID = 100
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -35,6 +35,7 @@ from aiokafka.protocol.transaction import (
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
+from consumer_sdk.adapters.kafka.client.connections import loop_time
 from consumer_sdk.adapters.kafka.client.faults import (
     COORDINATOR_MOVED,
     STALE,
@@ -141,7 +142,7 @@ class TransactionalProducer:
             ConfigurationError, AdapterError: the broker refuses.
         """
         request = InitProducerId(self._name, self._timeout, self.producer)
-        deadline = None if seconds is None else _now() + seconds
+        deadline = None if seconds is None else loop_time() + seconds
         found: list[Any] = []
 
         async def ask() -> int:
@@ -191,7 +192,7 @@ class TransactionalProducer:
                 self._cluster.forget(self._of)
             elif code not in (CONCURRENT, -1):
                 return code
-            if deadline is not None and _now() >= deadline:
+            if deadline is not None and loop_time() >= deadline:
                 raise TransientAdapterError(f"{where}: {describe(trouble)}") from trouble
             if rest == LONG_REST:
                 log.warning("%s: %r", where, trouble, extra=REPEATS)
@@ -275,7 +276,7 @@ class TransactionalProducer:
             codes = [code for code in codes_in(answer.errors).values() if code]
             return int(max(codes, key=_gravity, default=0))
 
-        code = await self._until_answered(ask, _now() + PATIENCE)
+        code = await self._until_answered(ask, loop_time() + PATIENCE)
         if code in UNKNOWN_TOPIC:
             self._cluster.request_refresh()
         if code and code not in FENCED | REFUSED:
@@ -316,9 +317,9 @@ class TransactionalProducer:
             self._cluster.metadata.check_topic(topic)
         except KafkaError as error:
             raise translate(error, f"output to topic {topic!r}") from error
-        since = self._unknown_since.setdefault(topic, _now())
+        since = self._unknown_since.setdefault(topic, loop_time())
         text = f"output to topic {topic!r}: it does not exist, and no output creates one"
-        if _now() - since < TOPIC_PATIENCE:
+        if loop_time() - since < TOPIC_PATIENCE:
             raise TransientAdapterError(text)
         raise AdapterError(f"{text}: create it, or correct the name in message.send()")
 
@@ -455,7 +456,3 @@ def _gravity(code: int) -> tuple[bool, ...]:
 
 def _may_pass(error: KafkaError) -> bool:
     return isinstance(translate(error, ""), TransientAdapterError)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -13,6 +13,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from consumer_sdk.adapters.kafka import KafkaAdapter
 from consumer_sdk.adapters.kafka.consumer import membership
 from consumer_sdk.adapters.kafka.groups import messages, structs
+from consumer_sdk.adapters.kafka.groups.classic_member import ClassicMember
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Assignment, OutcomeKind, StartPoint
 from consumer_sdk.testing.conformance.adapters.harness import Member, open_member
@@ -101,7 +102,7 @@ async def test_member_that_is_thrown_out_loses_all_and_comes_back(
 
 async def _throw_out(world: World, member: Member) -> None:
     known = runner_of(member)._member.member_id
-    if runner_of(member)._is_classic:
+    if isinstance(runner_of(member)._member, ClassicMember):
         await world.kafka.end_sessions(world.group_id, known)
     else:
         left = messages.ConsumerHeartbeat(world.group_id, known, -1)
