@@ -11,7 +11,7 @@ import pytest
 
 from consumer_sdk import Consumer
 from consumer_sdk.abc import StoreItem
-from consumer_sdk.errors import PartitionLostError, StoreError, TransientAdapterError
+from consumer_sdk.errors import AdapterError, PartitionLostError, StoreError, TransientAdapterError
 from consumer_sdk.records import (
     AckFlush,
     Assignment,
@@ -184,6 +184,7 @@ class Told(MemoryAdapter):
     Attributes:
         told: each assignment of each commit, and whether it repeats what a store has.
         is_away: it does not answer.
+        patience: seconds until that is known.
         held: partitions that its consumer has.
         late: what was told of others.
     """
@@ -192,7 +193,7 @@ class Told(MemoryAdapter):
         super().__init__(*args, **options)
         self.capabilities = replace(self.capabilities, commits=keeps_positions)
         self.told: list[tuple[Assignment, bool]] = []
-        self.is_away = False
+        self.is_away, self.patience = False, 0.0
         self.held: Callable[[], Collection[Partition]] = lambda: self.memory.partitions("s")
         self.late: list[Partition] = []
 
@@ -202,6 +203,7 @@ class Told(MemoryAdapter):
         places = [flush.assignment.partition for flush in flushes]
         self.late += [place for place in places if place not in self.held()]
         if self.is_away:
+            await asyncio.sleep(self.patience)
             return [Outcome.retry(TransientAdapterError("away")) for _ in flushes]
         return await super().commit(flushes)
 
@@ -232,8 +234,92 @@ def test_broker_hears_of_what_the_store_has_as_it_can_use_it(
     bench(test)
 
 
-def test_broker_hears_no_more_of_a_partition_that_another_consumer_has() -> None:
-    """A commit waits for the broker; the partition moves; what is told later leaves it out."""
+def test_broker_that_was_away_hears_of_the_newest_checkpoint_once() -> None:
+    """Its lag tools would be wrong for good if the partition had nothing more to flush."""
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2", "3")
+        adapter, store = Told(b.broker, "s", group="g"), MemoryStore()
+        async with Consumer(adapter, store=store, clock=b.simulation.clock) as consumer:
+            first, second = await anext(consumer), await anext(consumer)
+            adapter.is_away = True
+            for message in (first, second):
+                message.ack()
+                await consumer.flush()
+                await asyncio.sleep(1)
+            assert b.committed() == {}
+            adapter.is_away = False
+            await asyncio.sleep(10)
+            assert b.committed() == {"0": 2}
+            before = len(adapter.told)
+            await asyncio.sleep(60)
+            assert len(adapter.told) == before
+
+    bench(test)
+
+
+@pytest.mark.parametrize("kind", ["failover", "shared"])
+def test_ack_that_the_broker_did_not_take_is_sent_again(kind: str) -> None:
+    """The store has it, or only the broker would: in both cases it would redeliver the record for ever."""
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2")
+        adapter, store = Told(b.broker, "s", group="g", subscription=kind), MemoryStore()
+        async with Consumer(adapter, store=store, clock=b.simulation.clock) as consumer:
+            adapter.is_away = True
+            (await anext(consumer)).ack()
+            await asyncio.sleep(10)
+            assert b.broker.backlog("g", "s") == 2
+            adapter.is_away = False
+            await asyncio.sleep(10)
+            assert b.broker.backlog("g", "s") == 1
+
+    bench(test)
+
+
+def test_broker_that_redelivers_hears_only_of_what_the_store_took() -> None:
+    """It forgets what is acked: a crash before the save would lose the attempts and the order of the acks."""
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        faults = Faults()
+        adapter = Told(b.broker, "s", group="g", subscription="failover")
+        store, clock = MemoryStore(faults=faults), b.simulation.clock
+        async with Consumer(adapter, store=store, clock=clock) as consumer:
+            message = await anext(consumer)
+            faults.fail_next("save", times=3)
+            message.ack()
+            await asyncio.sleep(0.2)
+            assert adapter.told == []
+            await consumer.flush()
+            assert len(adapter.told) == 1
+
+    bench(test)
+
+
+def test_broker_that_cannot_be_told_ends_the_consumer_with_its_own_error() -> None:
+    """Of what no retry mends; what the store has stays."""
+
+    class Broken(MemoryAdapter):
+        async def commit(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
+            raise AdapterError("forbidden")
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2")
+        adapter, store = Broken(b.broker, "s", group="g"), MemoryStore()
+        with pytest.raises(AdapterError, match="forbidden"):
+            async with Consumer(adapter, store=store, clock=b.simulation.clock) as consumer:
+                (await anext(consumer)).ack()
+                await consumer.flush()
+                await asyncio.sleep(10)
+        assert (await stored(store)).resume == 1
+
+    bench(test)
+
+
+@pytest.mark.parametrize("patience", [0.0, 5.0])
+def test_broker_hears_no_more_of_a_partition_that_another_consumer_has(patience: float) -> None:
+    """A commit waits for the broker, or is on its way; the partition moves; what is told later leaves it out."""
 
     async def test(b: Bench) -> None:
         b.append("1", "2", "3", "4")
@@ -241,7 +327,8 @@ def test_broker_hears_no_more_of_a_partition_that_another_consumer_has() -> None
         consumer = Consumer(adapter, store=store, clock=b.simulation.clock)
         async with consumer:
             messages = [await anext(consumer) for _ in range(4)]
-            adapter.is_away, adapter.held = True, lambda: consumer.stats().partitions
+            adapter.is_away, adapter.patience = True, patience
+            adapter.held = lambda: consumer.stats().partitions
             for message in {m.partition: m for m in reversed(messages)}.values():
                 message.ack()
             await consumer.flush()
