@@ -150,6 +150,25 @@ def test_receipt_stays_open_until_a_checkpoint_in_the_store_holds_it() -> None:
     bench(test)
 
 
+def test_consumer_whose_claim_was_replaced_begins_anew_where_the_store_is() -> None:
+    """Its ack moves nothing: the record is delivered again, in a new assignment."""
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        store = MemoryStore()
+        async with b.consumer(store=store) as consumer:
+            message = await anext(consumer)
+            await store.claim("g", [Assignment(PLACE, 99)])
+            message.ack()
+            again = await anext(consumer)
+            assert again.position == message.position
+            assert again.assignment.epoch > message.assignment.epoch
+            with pytest.raises(PartitionLostError):
+                await message.durable()
+
+    bench(test)
+
+
 class LateAdapter(MemoryAdapter):
     """Whose broker has given the records to others before they were settled."""
 
