@@ -1,4 +1,4 @@
-"""Arrow: its import, and arrays that cost next to nothing."""
+"""The import of Arrow, and arrays that cost almost nothing."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def warm_up() -> None:
 
 
 def consecutive(first: int, count: int) -> pa.Array:
-    """So many integers from ``first`` on, added up by Arrow."""
+    """Consecutive integers from ``first`` on, computed by Arrow."""
     from pyarrow import compute
 
     return compute.add(_iota(_room(count)).slice(0, count), first)
 
 
 def repeated(value: str | int | None, kind: Any, count: int) -> pa.Array:
-    """The same value in all rows: a slice of one array that is made once."""
+    """The same value in each row: a slice of an array that is made once."""
     return _constants(value, kind, _room(count)).slice(0, count)
 
 
@@ -57,7 +57,8 @@ def header_lists(headers: Sequence[Sequence[Header]], kind: Any) -> Any:
         kind: the type of the column.
 
     Returns:
-        something else where they have 2 GiB or more: a ``ChunkedArray``, which no batch takes.
+        an array; if the headers have 2 GiB or more, a ``ChunkedArray``, which a record batch does
+        not accept.
     """
     pa = import_pyarrow()
     if not any(headers):

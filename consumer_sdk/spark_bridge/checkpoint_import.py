@@ -1,8 +1,8 @@
-"""The checkpoint of a query on Spark's own Kafka source, for the same query on this one.
+"""Converts the checkpoint of a query on Spark's own Kafka source for the same query on this source.
 
-Spark keeps in a checkpoint what both have alike (numbers of micro-batches, commits, state), and one
-line for each source in each file of ``offsets/``, whose form is the source's own. Those lines are
-rewritten; the rest is copied.
+Most of a checkpoint has the same form for both sources: numbers of micro-batches, commits, state.
+Each file of ``offsets/`` has a line for each source, in the source's own form. Those lines are
+rewritten, and the rest is copied.
 """
 
 from __future__ import annotations

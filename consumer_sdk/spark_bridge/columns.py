@@ -40,7 +40,7 @@ COLUMNS = {
 
 
 def arrow_schema() -> pa.Schema:
-    """Exactly what Spark expects for `COLUMNS`: it compares names, order, types and time zone."""
+    """The Arrow schema that Spark expects for `COLUMNS`. Spark compares names, order, types and time zone."""
     pa = import_pyarrow()
     header = pa.struct([("key", pa.string()), ("value", pa.binary())])
     return pa.schema(
@@ -60,7 +60,7 @@ def arrow_schema() -> pa.Schema:
 
 
 def partition_number(partition_id: str) -> int | None:
-    """Kafka's partition number, where the id is one."""
+    """The partition's number, if its id is one."""
     if partition_id.isascii() and partition_id.isdecimal() and int(partition_id) < _INT32:
         return int(partition_id)
     return None

@@ -45,7 +45,7 @@ _METADATA = "consumer_sdk.options"
 
 
 class ConsumerSdkDataSource(DataSource):
-    """Records of Kafka, of Pulsar, or of a directory that consumers feed; rows to Kafka and Pulsar.
+    """Reads records of Kafka, Pulsar and feeds, and writes rows to Kafka and Pulsar.
 
     Options: a ``url`` (``kafka://``, ``pulsar://``, ``feed://``), which ``load`` takes too, or those
     of Spark's own Kafka source; see `consumer_sdk.spark_bridge.read_stream`.
@@ -53,7 +53,7 @@ class ConsumerSdkDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What ``spark.readStream.format`` takes."""
+        """The name for ``spark.readStream.format``."""
         return "consumer_sdk"
 
     def schema(self) -> str | StructType:
@@ -176,7 +176,7 @@ def _is_table(options: Mapping[str, str]) -> bool:
 
 
 def source_options(options: Mapping[str, str]) -> dict[str, str]:
-    """What the user has said; names are in lower case.
+    """The user's options; names are in lower case.
 
     Raises:
         ConfigurationError: ``load()`` was given several URLs, or another one than the options.

@@ -37,11 +37,11 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Where to, for whom, and how patiently. It may be pickled.
+    """The destination, the group and the patience of a task's letters. It may be pickled.
 
     Attributes:
         url: the destination; see `consumer_sdk.dead_letters.urls`.
-        group: who gives the records up.
+        group: the group that the letters name.
         patience: seconds for which what may pass is tried again, before the task fails.
     """
 
@@ -58,11 +58,11 @@ class Delivery:
         return self.url.partition("?")[0]
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> int:
-        """Writes all rows; returns how many. Without rows it connects to nothing.
+        """Writes all rows; returns how many. Without rows it does not connect.
 
         Raises:
-            DeadLetterError: not all are written. Those that are will be there twice when they
-                are written again.
+            DeadLetterError: not all letters were written. Those that were will be there twice after
+                the next try.
             ConsumerSdkError: the destination cannot work.
         """
         letters = chain.from_iterable(letters_of(each, self.group, time.time()) for each in batches)
@@ -92,7 +92,7 @@ class Delivery:
 async def deliver(
     destination: DeadLetters, letters: Sequence[DeadLetter], patience: float, place: str
 ) -> None:
-    """Sends letters until all are durable; what is refused for good is not tried again.
+    """Sends letters until all are durable. A letter that is refused for good is not tried again.
 
     Args:
         destination: an open one.

@@ -1,4 +1,4 @@
-"""How rows become dead letters. Pure; no Spark.
+"""Makes dead letters of rows. Pure, without Spark.
 
 =================  ==================  ==========================================================
 column             type                is
@@ -16,7 +16,7 @@ column             type                is
 ``attempts``       int                 optional; deliveries that failed, 1 by default
 =================  ==================  ==========================================================
 
-Others are ignored. As in Spark, upper and lower case are the same in a column's name.
+Other columns are ignored. As in Spark, names of columns are not case-sensitive.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _NAMES = {name.lower(): name for name in _TYPES}
 
 
 def check_columns(types: Mapping[str, str]) -> None:
-    """Sees that rows can become letters.
+    """Checks that rows can become letters.
 
     Args:
         types: columns → their Spark SQL types.

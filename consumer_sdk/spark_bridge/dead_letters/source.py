@@ -1,7 +1,7 @@
 """``format("consumer_sdk_dead_letters")``: a sink that writes rows to a dead-letter destination.
 
-Each task opens the destination when its first row comes, and closes it at its end. A commit does
-nothing: what a task wrote is there, and a task that is tried again writes it once more.
+Each task opens the destination at its first row, and closes it at its end. A commit does nothing:
+letters are durable when a task has written them. A task that runs again writes its letters again.
 """
 
 from __future__ import annotations

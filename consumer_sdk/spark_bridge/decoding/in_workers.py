@@ -1,4 +1,4 @@
-"""Values decoded in Spark's Python workers: what Avro and Protobuf share.
+"""Decodes values in Spark's Python workers; shared by Avro and Protobuf.
 
 The driver calls `decode_in_workers`: Spark hands the column to an Arrow function, batch by batch. In
 the workers an `ArrowDecoder` decodes it value by value; that part needs no Spark.
@@ -116,11 +116,11 @@ def registry_of(
 
 
 class RejectedError(Exception):
-    """This value is bad, whoever decodes it."""
+    """The value is invalid, so decoding it again does not help."""
 
 
 def rejected(what: str, error: BaseException) -> RejectedError:
-    """What a library said of a value, short enough for a column."""
+    """Makes a reason of a library's error, short enough for a column."""
     return RejectedError(f"{what}: {type(error).__name__}: {error}"[:_LONGEST_REASON])
 
 
@@ -136,7 +136,7 @@ class ArrowDecoder(ABC):
 
     @abstractmethod
     def read(self, data: bytes) -> Any:
-        """The value as Arrow takes it: a dictionary.
+        """Returns the value as a dictionary for Arrow.
 
         Raises:
             RejectedError: the value is bad.
@@ -145,7 +145,7 @@ class ArrowDecoder(ABC):
 
     @final
     def decode(self, values: pa.Array) -> pa.Array:
-        """Pairs of a value and a reason, one of which is null; both, for a value that is null.
+        """Pairs of a value and a reason, one of which is null. For a null value both are null.
 
         Raises:
             Exception: what `read` raises, other than RejectedError.

@@ -2,13 +2,14 @@
 
 Spark's ``from_json`` decodes, in the JVM. On its own it is lenient where a pipeline must not be:
 
-- What follows the JSON (``{"id": 1} and more``) is not looked at. So the text is decoded as the
+- It ignores text after the JSON (``{"id": 1} and more``). So the text is decoded as the
   only element of an array, in a map with one more entry after it. A text that closes the array
   and opens others (``{"id": 1}], "x": [{"id": 2}``) makes more entries, or leaves the last one
   to another map: that one and the map itself have a random name, which no text can know.
-- ``NOT NULL`` in the schema means nothing to it. Fields that are, at any depth, are looked at.
+- It ignores ``NOT NULL`` in the schema. Here such fields are checked at any depth.
 - Bytes that are no UTF-8 become U+FFFD; an empty text becomes null. Both are rejected.
-- Quotes may be single, and numbers ``NaN``. Here not, unless ``options`` say so.
+- It accepts single quotes and the number ``NaN``. Here both are rejected, unless ``options`` allow
+them.
 """
 
 from __future__ import annotations

@@ -31,10 +31,10 @@ def add_outcome(
 
 
 def check_names(rows: DataFrame, value: str, into: str) -> None:
-    """Sees that the value's column is there, and that the new ones are not.
+    """Checks that the value's column exists, and that the new columns do not.
 
     Raises:
-        ConfigurationError: it is not so.
+        ConfigurationError: a column is missing or exists already.
     """
     # Spark takes names that differ in case only for the same.
     types = {field.name.lower(): field.dataType.simpleString() for field in rows.schema}

@@ -1,4 +1,4 @@
-"""What a JSON value has and its row has not: the rest of the value, as JSON again, in a column.
+"""A column for the parts of a JSON value that its row lacks, as JSON text.
 
 Spark decides what fits a column. Its Python workers look at which columns it left null, and write the
 rest of the text out; that part, `rescue`, needs no Spark. Numbers keep their digits: ``1.0`` does not fit an INT, and stays ``1.0``.

@@ -1,4 +1,4 @@
-"""Where a running consumer's records become segments that Spark reads.
+"""Writes the records of a running consumer as segments, which Spark reads.
 
 The asyncio side only collects messages into groups; one named thread does all file work
 (`FeedWriter`). While that thread commits one group, the next one fills.
@@ -210,13 +210,13 @@ class SparkFeed:
                 await feed.put_many(batch)
                 batch.ack()
 
-        The batch is stored as a whole, each partition in its order. Of records that cannot be
-        stored, and of them alone, the delivery is nacked: they are tried again and dead-lettered
-        as the consumer's retry policy says, and an ack of the batch leaves them out.
+        The batch is stored as a whole, each partition in its order. Only records that cannot be
+        stored are nacked. The consumer's retry policy retries and dead-letters them, and an ack of
+        the batch leaves them out.
 
         Raises:
             FeedRecordError: some records cannot be stored, and come from no consumer that could
-                be told so; the others are durable.
+                nack them; the others are durable.
             TransientFeedError, FeedFormatError, FeedError, ConsumerClosedError: as `put`. Some
                 records may be stored.
 

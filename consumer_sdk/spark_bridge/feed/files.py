@@ -1,7 +1,7 @@
-"""What a feed needs of a file system, and how POSIX ones give it.
+"""The file operations of a feed, and their implementation on POSIX file systems.
 
-Whoever reads a file sees all of it or nothing. What `Files` made is there after a power cut once
-`Files.sync` has returned for its folder.
+A reader sees a whole file or none. A file survives a power cut when `Files.sync` has returned for
+its folder.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Files(ABC):
 
     @property
     def local(self) -> Path | None:
-        """The directory where the kernel's locks work on it, else None."""
+        """The directory, if the kernel's locks work on it; otherwise None."""
         return None
 
     @abstractmethod
@@ -90,10 +90,10 @@ class Files(ABC):
 
     @abstractmethod
     def claim(self, name: str, data: bytes, scratch: str) -> None:
-        """Makes the file ``name``, if there is none. Whatever else is raised, it may be there.
+        """Makes the file ``name``, if there is none. After any other error it may exist.
 
         Args:
-            name: what others want too.
+            name: the name that other writers may claim too.
             data: its contents.
             scratch: a name in the same folder that nobody else uses.
 

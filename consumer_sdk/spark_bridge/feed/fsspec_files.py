@@ -1,6 +1,6 @@
-"""Feeds on the file systems of fsspec: object stores, and whatever else executors share.
+"""Feeds on file systems of fsspec, such as object stores.
 
-A feed needs two things of one: a file can be made *only if there is none* (S3's ``If-None-Match``,
+A feed needs two properties: a file can be made *only if there is none* (S3's ``If-None-Match``,
 GCS's generation match), and nobody sees half a file. Object stores with conditional puts have
 both. Many others only seem to: fsspec's stock ``create`` looks first and writes then.
 """
@@ -33,8 +33,8 @@ class FsspecFiles(Files):
     File systems keep listings, and take from them that a file is not there: s3fs does not ask the
     store then. Other processes make files at any time, so a listing is dropped before it would be used.
 
-    What a writer that dies leaves uncommitted stays there: without the kernel's locks nobody can
-    tell that it is dead.
+    Uncommitted files of a writer that has died stay: without the kernel's locks nobody can tell
+    that it is dead.
 
     Args:
         fs: the file system.

@@ -1,4 +1,4 @@
-"""What one writer knows of a feed: which records it has, and which segments wait for Spark.
+"""One writer's index of a feed: which records the feed has, and which segments wait for Spark.
 
 - `FeedIndex` follows the manifest log.
 - `KnownPositions` has the positions of every record in the feed, so that one that comes again is

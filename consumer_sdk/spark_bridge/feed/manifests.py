@@ -1,10 +1,9 @@
-"""What a feed's small files say: manifests, summaries, and the JSON that both are written in.
+"""The small files of a feed: manifests and summaries, and their JSON.
 
 - Manifest ``N`` commits segment ``N``: it says which positions the segment has, and who wrote it.
-- Summary ``N`` is what is left of the manifests below ``N``, whose segments were deleted: no segment
-  below is to be read any more, and these integer positions were in them. Positions that are text would
-  make it large: manifests that have some stay, for as long as the feed remembers them, and the
-  summary names them.
+- Summary ``N`` replaces the manifests below ``N``, whose segments were deleted. It lists the
+integer positions that these segments had. Text positions would make it large: manifests with text
+positions are kept as long as the feed remembers them, and the summary names them.
 
 Each file is canonical JSON with a version and a checksum, so that it tells whether it is whole.
 """
@@ -202,7 +201,7 @@ def decode(data: bytes, where: str) -> Fields:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """A file's content. A right checksum does not make it right: whoever can write can seal it.
+    """A file's content, which is checked field by field. A right checksum is not enough, because any writer can compute it.
 
     Attributes:
         where: the file, as errors name it.

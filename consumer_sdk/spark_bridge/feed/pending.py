@@ -1,4 +1,4 @@
-"""Records that wait until a group of them is written. It does no I/O: every rule about groups is here."""
+"""Records that wait until their group is written. It has all rules about groups, and does no I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Entry", "Pending", "size_of"]
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """What one call brought, and its answer.
+    """The records of one call, and its answer.
 
     Attributes:
         messages: the records.

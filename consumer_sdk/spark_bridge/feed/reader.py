@@ -1,4 +1,4 @@
-"""How Spark reads a feed directory.
+"""Reads a feed directory in Spark.
 
 The offset is the number of the next manifest to read. So a range of offsets names a fixed list of
 segments, and reading it again, on any executor, yields the same rows. An instance can be pickled to
@@ -77,7 +77,7 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._let_go = -math.inf
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """The first manifest that is kept, always the same: else a crash would skip records.
+        """The first manifest that is kept. It is always the same, because a crash would skip records otherwise.
 
         A query with a reader name holds it from now on, so that it is the same also when Spark
         asks again after a restart. Without one it is a constant, which the end of the first
@@ -96,7 +96,7 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, int] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, int]:
-        """Where the next micro-batch ends; ``start`` itself, after a short wait, if no news."""
+        """The end of the next micro-batch; ``start`` itself, after a short wait, if there are no new segments."""
         is_logged = start is not None or self._next.is_asked
         begin, admitted = self._next.asked(start, limit)
         end = self._end(begin, admitted, is_logged=is_logged)
@@ -111,7 +111,8 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """The end of the feed as last seen, for progress reports.
 
-        With whose it is, and what waits behind the end that was answered: see `spark_bridge.metrics.lag`.
+        It also has the source's labels, and what waits behind the last answered end: see
+        `spark_bridge.metrics.lag`.
         """
         if self._backlog is None:
             return None

@@ -1,4 +1,4 @@
-"""How far Spark's queries have come: each query writes it into the feed directory.
+"""The progress of Spark's queries, which each query writes into the feed directory.
 
 ``readers/NAME.json`` holds the number of the first manifest that the query NAME may read again. No
 writer deletes a segment from there on. So a query that is gone for good keeps all segments, until
@@ -50,7 +50,7 @@ def read_marks(files: Files) -> dict[str, int]:
 
 
 class ReaderMark:
-    """What one query says; written by the process that plans its micro-batches.
+    """The progress of one query; the process that plans its micro-batches writes it.
 
     Args:
         files: of the feed directory.

@@ -1,4 +1,4 @@
-"""What a feed's writer has done and sees, as a value."""
+"""Counts and state of a feed's writer, as a value."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Avro schemas as fastavro wants them, where bytes from anywhere are decoded with them. No Spark.
+"""Makes Avro schemas safe for fastavro, if the bytes come from untrusted producers. Without Spark.
 
-fastavro is lenient in two ways that a value can use: it takes an enum's number -1 for the last symbol,
-as Python's lists do, and it believes the count of an array whose items take no bytes, so that ten
-bytes become items without end.
+fastavro is lenient in two ways that a value can abuse. It takes the enum index -1 for the last
+symbol, as Python's lists do. And it believes the count of an array whose items take no bytes, so
+ten bytes become an endless array.
 """
 
 from __future__ import annotations

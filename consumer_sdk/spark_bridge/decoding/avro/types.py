@@ -1,6 +1,6 @@
-"""Avro schemas: what Spark type a value of one has, and what fastavro is to leave alone.
+"""The Spark type of an Avro schema, and logical types that fastavro must not convert.
 
-As Spark's own decoder has them: a union with null is the other type, ``["int", "long"]`` is a long
+The types are those of Spark's own decoder: a union with null is the other type, ``["int", "long"]`` is a long
 and ``["float", "double"]`` a double, an enum a string. Every column may be null. Other unions have no Spark type, and recursive
 records neither. Logical types that Spark does not know stay the numbers, texts and bytes that they are.
 """

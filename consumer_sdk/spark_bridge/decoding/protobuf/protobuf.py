@@ -1,6 +1,6 @@
 """Protobuf values: decoded, or rejected with a reason, and never null instead.
 
-Spark's own decoder is a jar apart, and with it one bad value fails the query or becomes null. Here
+Spark's own decoder needs another jar, and with it one bad value fails the query or becomes null. Here
 Google's parser decodes in Spark's Python workers.
 """
 

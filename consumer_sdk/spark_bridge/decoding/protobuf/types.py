@@ -1,6 +1,6 @@
-"""Protobuf messages: what Spark type each field has, and how its value becomes one.
+"""The Spark type of each field of a Protobuf message, and the conversion of its values.
 
-As Spark's ``from_protobuf``, whose options and defaults these are. A message is walked once, into columns that have both
+Types, options and defaults are those of Spark's ``from_protobuf``. A message is walked once, into columns that have both
 the type and the conversion, so that the two cannot differ.
 """
 
