@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from enum import Enum
-from typing import NamedTuple, Self
+from typing import Self
 
 from consumer_sdk.testing.servers.ports import HOST, free_ports
 
@@ -54,13 +54,6 @@ class Fault(Enum):
     RESET = "reset"
     REFUSED = "refused"
     CORRUPT = "corrupt"
-
-
-class Spell(NamedTuple):
-    """One fault's time: which, and seconds."""
-
-    fault: Fault
-    seconds: float
 
 
 class FaultProxy:
