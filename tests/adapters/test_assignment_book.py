@@ -67,7 +67,7 @@ EVENTS: dict[str, Callable[[Book, BaseGrant], object]] = {
         ("replaced", [CLOSED, CLOSED, CLOSED, CLOSED, CLOSED]),
     ],
 )
-def test_each_event_in_each_state(event: str, after: list[GrantState]) -> None:
+def test_each_event_leads_each_state_to_the_next(event: str, after: list[GrantState]) -> None:
     """What comes late changes nothing; nothing leads back."""
     for state, expected in zip(GrantState, after, strict=True):
         book = Book()

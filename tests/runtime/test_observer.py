@@ -560,7 +560,7 @@ def test_current_message_is_the_one_of_the_handler_around() -> None:
     assert all(given == found for given, found in seen)
 
 
-def test_health_of_a_life() -> None:
+def test_health_follows_a_life_from_opening_to_failure() -> None:
     """Not ready before it is open, and not live when it has failed."""
 
     async def test(b: Bench) -> None:

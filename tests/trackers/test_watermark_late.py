@@ -301,7 +301,7 @@ def durable_places(tracker: WatermarkTracker) -> tuple[Checkpoint, list[Position
 
 @pytest.mark.parametrize("above", [[], [(1, 9, WHOLE)]])
 @pytest.mark.parametrize("count", [2, 3])
-def test_records_of_a_late_entry_that_are_settled_together(
+def test_records_of_a_late_entry_settled_together_are_all_settled(
     above: list[tuple[int, int, int]], count: int
 ) -> None:
     """The highest of them, which came first, closes the interval below it."""
@@ -388,7 +388,7 @@ def test_failed_deliveries_of_a_late_record_survive_restarts() -> None:
     assert durable(tracker)[0].attempts == {}
 
 
-def test_late_entry_that_comes_in_parts() -> None:
+def test_each_part_of_a_late_entry_is_delivered_once() -> None:
     """A run ends in it, and its first part is settled before the next comes."""
     tracker = pulsar_tracker()
     tracker.ack_all(list(deliver_places(tracker, (1, 4, WHOLE), (1, 6, WHOLE)).values()))

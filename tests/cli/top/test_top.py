@@ -119,7 +119,7 @@ def test_drawing_shows_totals_partitions_and_what_pins() -> None:
     assert "p pause/resume" not in text
 
 
-def test_drawing_of_a_consumer_without_partitions_or_past() -> None:
+def test_consumer_without_partitions_or_past_is_drawn_without_rates() -> None:
     """Nothing is known of rates."""
     view = _view(0)
     view["consumers"][0] |= {"points": [], "reasons": ["the consumer is opening"]}

@@ -125,7 +125,7 @@ def test_failed_query_is_counted(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.kafka
-def test_lag_of_a_pull_from_kafka_in_records_and_seconds(
+def test_lag_of_a_pull_from_kafka_is_told_in_records_and_seconds(
     spark: SparkSession, kafka_server: Kafka, tmp_path: Path
 ) -> None:
     """Records that come while a micro-batch runs are behind since before they came."""

@@ -158,7 +158,7 @@ async def test_same_import_twice_at_once_is_done_once(tmp_path: Path, seed: int)
 
 
 @pytest.mark.zookeeper
-async def test_imports_race_in_a_real_zookeeper(zookeeper_server: ZooKeeperEndpoint) -> None:
+async def test_imports_that_race_end_as_far_as_can_be(zookeeper_server: ZooKeeperEndpoint) -> None:
     """Four sessions, two files: whatever one of them says, done again all is as far as it can be."""
     root = f"/exchange-{uuid.uuid4().hex}"
     partitions = [Partition("orders", str(number)) for number in range(200)]

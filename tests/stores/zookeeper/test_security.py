@@ -304,7 +304,7 @@ async def test_tls_to_a_port_without_it_is_said(
 
 
 @drops_sockets
-async def test_tls_and_certificates_of_both_sides(
+async def test_tls_checks_the_certificates_of_both_sides(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The server's name is checked against an authority; it lets in who shows a certificate.

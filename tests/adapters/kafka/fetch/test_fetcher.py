@@ -841,7 +841,7 @@ def test_node_that_has_nothing_is_not_asked_without_a_pause(*, has_sessions: boo
     run(test)
 
 
-def test_broker_says_twice_that_an_offset_is_not_stored() -> None:
+def test_offset_that_is_not_stored_is_asked_for_again_before_it_is_a_fault() -> None:
     """One that no longer leads, and does not know, may have less; the metadata may not have told yet."""
 
     async def test() -> None:

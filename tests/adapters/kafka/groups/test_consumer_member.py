@@ -666,7 +666,7 @@ def test_member_that_never_joined_has_left() -> None:
 
 
 @pytest.mark.parametrize("outcome", ["well", "fails", "unknown", "fenced", "refused", "loading"])
-def test_leave_while_joining(outcome: str) -> None:
+def test_leave_waits_for_the_join_and_assigns_nothing(outcome: str) -> None:
     """The join may have been carried out: its answer is waited for, and assigns nothing."""
     play = Play()
     join = play.poll()
@@ -688,7 +688,7 @@ def test_leave_while_joining(outcome: str) -> None:
         assert play.later().epoch == -1
 
 
-def test_leave_while_fenced() -> None:
+def test_fenced_member_leaves_and_an_unknown_one_has_left() -> None:
     """A fenced member is known by another epoch, and leaves; an unknown one has left."""
     play = joined("one/0")
     play.say(play.later(), FENCED)

@@ -126,7 +126,7 @@ def test_leave_names_the_member(newest: int) -> None:
     assert getattr(found, "members", [("me", "static")]) == [("me", "static")]
 
 
-def test_full_heartbeat_of_the_consumer_protocol() -> None:
+def test_full_heartbeat_lists_its_partitions_in_order() -> None:
     """Partitions are in order, so that the same request is the same bytes."""
     found = sent(FULL, NEWEST)
     assert (found.member_id, found.member_epoch, found.rack) == ("me", 0, "rack")

@@ -128,7 +128,7 @@ async def test_closing_leaves_no_thread(stage: Stage) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_many_ranges_at_a_time(stage: Stage) -> None:
+async def test_many_ranges_are_read_at_a_time(stage: Stage) -> None:
     """Each has a reader of its own."""
     places = await stage.produce(MANY[:400])
     cuts = [*places[::10], (*places[-1][:1], places[-1][1] + 1, 0)]
