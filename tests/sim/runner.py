@@ -123,6 +123,26 @@ class Runner:
             failed += found or bool(child.returncode)
         return failed
 
+    def check(self, seeds: range) -> None:
+        """Runs seeds on all processors.
+
+        Raises:
+            AssertionError: one fails.
+        """
+        failures: list[str] = []
+        failed = self.run_seeds(seeds.start, len(seeds), os.cpu_count() or 1, failures.append)
+        assert not failed, "\n".join(failures)
+
+    def digests_elsewhere(self, *seeds: int) -> list[str]:
+        """The hashes of some seeds, one after the other in another process."""
+        code = f"import sys; from {self.module}.seeds import RUNNER; "
+        code += "print(*map(RUNNER.digest, map(int, sys.argv[1:])))"
+        command = [sys.executable, "-c", code, *map(str, seeds)]
+        found = subprocess.run(
+            command, stdout=subprocess.PIPE, text=True, check=True, env=environment()
+        )
+        return found.stdout.split()
+
     def _start(self, seeds: range) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "-m", self.module, "--chunk", str(seeds.start), str(len(seeds))],

@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 
-from tests.sim.runner import environment
 from tests.sim.seeds import RUNNER
-
-DIGEST = (
-    "import sys; from tests.sim.seeds import RUNNER; "
-    "print(*map(RUNNER.digest, map(int, sys.argv[1:])))"
-)
 
 
 @pytest.mark.sim
@@ -23,9 +13,7 @@ DIGEST = (
 )
 def test_every_seed_keeps_every_promise(seeds: range) -> None:
     """T1-T7, T15-T22, T25-T28 on seeded schedules: faults at every seam, crashes, rebalances."""
-    failures: list[str] = []
-    failed = RUNNER.run_seeds(seeds.start, len(seeds), os.cpu_count() or 1, failures.append)
-    assert not failed, "\n".join(failures)
+    RUNNER.check(seeds)
 
 
 @pytest.mark.sim
@@ -42,15 +30,4 @@ def test_seed_that_found_a_defect_passes(seed: int) -> None:
 @pytest.mark.sim
 def test_same_seed_gives_the_same_events_in_another_process() -> None:
     """A failing seed can be replayed: nothing depends on addresses, hashes or what ran before."""
-    assert _digests(7, 8, 9)[1:] == _digests(8, 9)
-
-
-def _digests(*seeds: int) -> list[str]:
-    found = subprocess.run(
-        [sys.executable, "-c", DIGEST, *map(str, seeds)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment(),
-    )
-    return found.stdout.split()
+    assert RUNNER.digests_elsewhere(7, 8, 9)[1:] == RUNNER.digests_elsewhere(8, 9)

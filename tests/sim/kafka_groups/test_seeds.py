@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from tests.sim.kafka_groups.seeds import RUNNER
@@ -15,9 +13,7 @@ from tests.sim.kafka_groups.seeds import RUNNER
 )
 def test_every_seed_keeps_every_promise(seeds: range) -> None:
     """Answers that are lost, late and repeated; members that are killed, stopped and cut off; failovers; new topics."""
-    failures: list[str] = []
-    failed = RUNNER.run_seeds(seeds.start, len(seeds), os.cpu_count() or 1, failures.append)
-    assert not failed, "\n".join(failures)
+    RUNNER.check(seeds)
 
 
 @pytest.mark.sim
