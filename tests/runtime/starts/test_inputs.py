@@ -1,0 +1,70 @@
+"""What is known when an assignment starts: whether `start` has a say at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from consumer_sdk.records import Assignment, Checkpoint, Committed, Partition
+from consumer_sdk.runtime.starts.inputs import StartInputs
+from tests.runtime.consumer_options import options_of
+
+HELD = Assignment(Partition("s", "0"), 1)
+NEW = Assignment(Partition("s", "0"), 1, discovered=True)
+AT_5 = Checkpoint(4, 5, application="a")
+ENDED = Checkpoint(ended=True)
+A: dict[str, Any] = {"application_id": "a", "restart": "from_start"}
+B: dict[str, Any] = {"application_id": "b", "restart": "from_start"}
+
+NEEDS: dict[str, tuple[StartInputs, dict[str, Any], bool]] = {
+    "nothing is known": (StartInputs(assignment=HELD), {}, True),
+    "a partition that is newer than the group": (StartInputs(assignment=NEW), {}, False),
+    "the store knows": (StartInputs(assignment=HELD, stored=AT_5), {}, False),
+    "the broker knows": (StartInputs(assignment=HELD, committed=Committed(AT_5)), {}, False),
+    "the store has attempts alone": (
+        StartInputs(assignment=HELD, stored=Checkpoint(attempts={3: (1, 0.0)})),
+        {},
+        True,
+    ),
+    "it was read to its end": (StartInputs(assignment=HELD, stored=ENDED), {}, False),
+    "the broker's cursor": (
+        StartInputs(assignment=HELD, committed=Committed(Checkpoint()), redelivers=True),
+        {},
+        False,
+    ),
+    "no cursor yet": (StartInputs(assignment=HELD, redelivers=True), {}, True),
+    "a cursor, and a store that knows no place": (
+        StartInputs(
+            assignment=HELD,
+            stored=Checkpoint(),
+            committed=Committed(Checkpoint()),
+            redelivers=True,
+        ),
+        {},
+        True,
+    ),
+    "the same application": (StartInputs(assignment=HELD, stored=AT_5), A, False),
+    "a new application": (StartInputs(assignment=HELD, stored=AT_5), B, True),
+    "a new application, and the broker's cursor": (
+        StartInputs(assignment=HELD, committed=Committed(AT_5), redelivers=True),
+        B,
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NEEDS)
+def test_start_is_resolved_where_nobody_knows_better(case: str) -> None:
+    """Only then: what it stands for is pinned for the whole group."""
+    inputs, options, needs = NEEDS[case]
+    assert inputs.needs_start(options_of(**options)) is needs
+
+
+@pytest.mark.parametrize("redelivers", [False, True])
+def test_store_alone_was_not_reset(*, redelivers: bool) -> None:
+    """There is nobody who could have set another position."""
+    inputs = StartInputs(assignment=HELD, stored=AT_5, redelivers=redelivers)
+    assert not inputs.is_foreign
+    assert not inputs.is_unmarked
+    assert inputs.reset is None
