@@ -9,11 +9,19 @@ from typing import Any
 
 import pytest
 
-from consumer_sdk import AtTime, CheckpointFormatError, Consumer, TransientStoreError
-from consumer_sdk.records import Assignment, Partition, Position, Start, StartPoint
-from consumer_sdk.runtime.starts.lookup import ResolvedStart, resolve
+from consumer_sdk import (
+    AtTime,
+    CheckpointFormatError,
+    CheckpointMismatchError,
+    Consumer,
+    TransientStoreError,
+)
+from consumer_sdk.abc import StoreItem
+from consumer_sdk.records import Assignment, Checkpoint, Partition, Position, Start, StartPoint
+from consumer_sdk.runtime.starts.lookup import ResolvedStart, StartLookup, resolve
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing.memory import MemoryAdapter
+from consumer_sdk.trackers import encode_checkpoint
 from tests.runtime.bench import Bench, bench
 from tests.runtime.consumer_options import options_of
 from tests.testing.memory.test_adapter import Owner
@@ -192,7 +200,8 @@ def test_broker_that_cannot_say_has_nothing_pinned() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "x", "null", "1", "[]", "{}", '"latest"', '{"version":2,"time":1}'),
+        *("", "x", "null", "1", "[]", "{}", '"latest"', '{"version":2,"time":1.0}'),
+        *('{"time":1.0}', '{"version":2,"positions":{"0":"0"}}'),
         *(
             '{"version":1}',
             '{"version":1,"time":true}',
@@ -216,6 +225,29 @@ def test_pin_that_is_none_is_refused_and_stays(text: str) -> None:
         with pytest.raises(CheckpointFormatError, match="group 'g' has pinned for 's@s#1' is none"):
             await _resolve(b, store, start=StartPoint.LATEST)
         assert await store.pins("g") == {NAME: text}
+
+    bench(test, partitions=2)
+
+
+def test_checkpoint_of_a_stream_that_was_made_again_says_what_to_run() -> None:
+    """Starting anew in its place would skip records, or repeat them, in silence."""
+
+    async def test(b: Bench) -> None:
+        store, adapter = MemoryStore(), MemoryAdapter(b.broker, "s", group="my group")
+        text, _ = encode_checkpoint(
+            Checkpoint(4, 5, identity="before"),
+            broker="memory",
+            partition=HELD[0].partition,
+            encode_position=str,
+        )
+        await store.claim("my group", HELD)
+        await store.save("my group", [StoreItem(HELD[0], text)])
+        await adapter.open(Owner())
+        lookup = StartLookup(adapter, store, options_of())
+        command = r"`consumer-sdk checkpoints delete STORE_URL 'my group' --stream s`"
+        with pytest.raises(CheckpointMismatchError, match=command):
+            await lookup.ask(HELD)
+        await adapter.aclose()
 
     bench(test, partitions=2)
 
