@@ -1,7 +1,7 @@
 """Apache Kafka, through aiokafka 0.13 or 0.14.
 
-Importing this package imports neither the client nor the adapter: a Spark task reads ranges alone, and
-each of Spark's processes pays for what it imports.
+Importing this package imports neither the client nor the adapter: a Spark task only reads ranges, and an import costs
+time in each of Spark's processes.
 """
 
 from __future__ import annotations

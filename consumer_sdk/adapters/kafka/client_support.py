@@ -1,13 +1,12 @@
-"""Which versions of aiokafka this package works with, checked once, when the client is first needed.
+"""Checks, when aiokafka is first needed, that this package works with its version.
 
 aiokafka's public surface has no fenced commit, no errors by partition, no bounded stop, no record
 batches as bytes, and no way to keep its metadata requests from creating topics. What is used instead
 is listed in `REQUIRED`: nothing else in the package names a private attribute of a client object, or
 imports from the client's protocol, without it being there.
 
-Any release may change what is private, and what it then does is not known. So there is no second way
-around it: a version outside of `LEAST` to `BELOW`, or one that lacks a name, is an error of the import.
-Modules that need the client import this one before it.
+Any release may change private names. So a version outside of `LEAST` to `BELOW`, or one that lacks a name, is an error
+at the import. Modules that need aiokafka import this one first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Dead letters as records of a Kafka topic.
 
-A dead letter is the record as it was, key, value and headers, with these headers added, all of
-them UTF-8 text:
+A dead letter has the record's key, value and headers, and these headers in addition, all of them UTF-8 text:
 
 ======================  ======================================================================
 ``dlq.stream``          the topic (or Kinesis stream, Pulsar topic) it came from
@@ -15,8 +14,8 @@ them UTF-8 text:
 ``dlq.failed-at``       seconds since the epoch
 ======================  ======================================================================
 
-The record's own timestamp goes into a header and not into the dead letter's timestamp: a topic's
-retention would delete an old record's dead letter at once.
+The record's own timestamp is in a header. As the timestamp of the dead letter, it would make the topic's retention
+delete the letter of an old record at once.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Spark's ``from_json`` decodes, in the JVM. On its own it is lenient where a pipe
 - It ignores ``NOT NULL`` in the schema. Here such fields are checked at any depth.
 - Bytes that are no UTF-8 become U+FFFD; an empty text becomes null. Both are rejected.
 - It accepts single quotes and the number ``NaN``. Here both are rejected, unless ``options`` allow
-them.
+  them.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 - Manifest ``N`` commits segment ``N``: it says which positions the segment has, and who wrote it.
 - Summary ``N`` replaces the manifests below ``N``, whose segments were deleted. It lists the
-integer positions that these segments had. Text positions would make it large: manifests with text
-positions are kept as long as the feed remembers them, and the summary names them.
+  integer positions that these segments had. Text positions would make it large: manifests with text
+  positions are kept as long as the feed remembers them, and the summary names them.
 
 Each file is canonical JSON with a version and a checksum, so that it tells whether it is whole.
 """

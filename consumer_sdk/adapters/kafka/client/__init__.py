@@ -1,3 +1,3 @@
-"""The aiokafka client: its options, its errors, what is asked of brokers beside it."""
+"""The aiokafka client: its options and errors, and requests that it lacks."""
 
 from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?

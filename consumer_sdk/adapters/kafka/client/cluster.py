@@ -1,10 +1,10 @@
 """One connection layer for everything that reads: a cluster's metadata, its coordinators, and requests to its nodes.
 
-It stands on the client's connections and protocol structs alone (`aiokafka.conn`, `aiokafka.protocol`). Errors are the
-client's, all of them ``KafkaError``: `faults.translate` makes the SDK's of them, and says which of them may pass.
+It uses only aiokafka's connections and protocol structs (`aiokafka.conn`, `aiokafka.protocol`). Its errors are
+aiokafka's, all of them ``KafkaError``. `faults.translate` makes the SDK's errors of them, and says which are transient.
 
-A request that is cancelled leaves its connection as it was: the answer is dropped when it comes. One that is not answered in
-its time ends the connection, since what is asked next would wait behind it; so does a join that is cancelled.
+After a cancelled request its connection stays open, and the answer is dropped when it comes. A request that is not
+answered in time ends the connection, because the next request would wait behind it. So does a cancelled join.
 """
 
 from __future__ import annotations

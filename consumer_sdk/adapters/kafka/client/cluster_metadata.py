@@ -1,12 +1,15 @@
-"""What a cluster's metadata say, kept from answer to answer: who leads what, what is gone, what is only troubled.
+"""A cluster's metadata, kept from answer to answer: which broker leads which partition, and which are gone or in trouble.
 
 No I/O, and no clock: ``now`` is in seconds of any clock that never goes back. Rules:
 
-- A topic of which the broker said an error is *troubled*, unless the error says that there is none. Its partitions stay.
+- A topic is *troubled* if the broker answered with an error for it, unless the error says that the topic does not
+  exist. Its partitions stay.
 - A partition counts as *gone* when no answer has named it for `ABSENCE` seconds: a new topic, or a new leader, is not known to
-  all brokers at once. It stays gone while the last answer is younger than `KNOWN` seconds; then the brokers are to be asked again.
-- A leader of an older epoch than one that was told before is not believed: the broker that told it is behind (KIP-320).
-- A topic never loses partitions. One that has another id is another topic: what was known of the old one is forgotten.
+  all brokers at once. It stays gone while the last answer is younger than `KNOWN` seconds. After that the brokers have
+  to be asked again.
+- A leader with an older epoch than a known one is ignored, because the broker that answered is behind (KIP-320).
+- A topic never loses partitions. If its id has changed, it is another topic, and the metadata of the old one are
+  dropped.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Connections to a cluster's nodes: at a pace, with the reason where there is none, one for each kind of request.
+"""Connections to a cluster's nodes, one for each kind of request, with paced retries and errors that say why.
 
-The client's own way tries again with each request, 25 times a second while a broker refuses, and
-tells whoever asks that the node "is not ready", whether it is down or refuses our token.
+aiokafka tries again with each request, 25 times a second while a broker refuses. Its error says that the node "is not
+ready", whether it is down or refuses our token.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What a listener wants, asked when it has closed a connection without a word.
+"""Finds out which security a listener expects, after it has closed a connection without an error.
 
-A broker says nothing to a client of another ``security_protocol``: it closes the connection, as one
-does that restarts. So it does to one whose client certificate it misses. Trying again mends only the
-restart.
+A broker closes the connection of a client with another ``security_protocol``, or without a required certificate, as it
+does when it restarts. A retry helps only after a restart.
 """
 
 from __future__ import annotations

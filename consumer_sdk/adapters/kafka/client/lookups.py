@@ -1,12 +1,13 @@
-"""What a broker is asked beside records: who coordinates, where a time lies, how something is configured, where a group stands.
+"""Look-ups at brokers: coordinators, offsets of times, configurations, positions of groups.
 
-The client has not all of these requests, or only in old versions.
+aiokafka lacks some of these requests, or has only old versions.
 
-Leaders' epochs (KIP-320, Kafka 2.1) are asked with and answered: a leader that was replaced, and does not know, answers nothing.
+Requests and answers carry leaders' epochs (KIP-320, Kafka 2.1), so a leader that was replaced without knowing it does
+not answer.
 
-A group's position is asked for as one of its members, or as nobody. Version 9 (KIP-848, Kafka 3.7) says who asks, and the
-broker refuses who is no member any more, or not of this epoch: nobody starts where the group stood before it got the
-partition. Older brokers are not told, and answer everybody.
+A group's position is looked up as one of its members, or as no member. Version 9 (KIP-848, Kafka 3.7) names the member,
+and the broker refuses a former member or another epoch. So no consumer starts at a position from before it got the
+partition. Older brokers do not learn the member, and answer anybody.
 """
 
 # The client has no types, so that its classes cannot be subclassed for the type checker.

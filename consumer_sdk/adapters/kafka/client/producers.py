@@ -1,8 +1,8 @@
-"""Producers of the client: made, connected and closed, in bounded time.
+"""Makes, connects and closes aiokafka's producers, in bounded time.
 
-Brokers are those that are named, and no topic is created by asking for it. The client's own way tries
-again with each request, and says of a node that it "is not ready", whether it is down or refuses our token.
-Its ``stop`` may wait for long: here every step is isolated and bounded, and what is left is closed the hard way.
+It connects to the named brokers, and never creates a topic by asking for it. aiokafka itself tries again with each
+request, and says that a node "is not ready", whether it is down or refuses our token. Its ``stop`` may wait for long.
+Here every step is isolated and bounded, and the rest is closed by force.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What requests of our own are made of, and the one that describes topics.
+"""The building blocks of our own requests, and the request that describes topics.
 
-Metadata v12 (KIP-516, Kafka 3.0) brings topic ids. One changes when a topic is deleted and made again:
-with it a checkpoint knows which topic it belongs to.
+Metadata v12 (KIP-516, Kafka 3.0) brings topic ids. The id changes when a topic is deleted and created again, so a
+checkpoint knows which topic it belongs to.
 """
 
 # The client has no types, so that its classes cannot be subclassed for the type checker.

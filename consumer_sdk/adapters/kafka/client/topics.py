@@ -1,4 +1,4 @@
-"""What a broker knows of some topics, asked without ever creating one."""
+"""Looks topics up at a broker, without ever creating one."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a commit of a group says: its request, the checkpoint in its metadata, and how large that may be."""
+"""Commits of a group: the request, the checkpoint in its metadata, and the limit of the metadata."""

@@ -1,4 +1,4 @@
-"""How much metadata a commit may carry: the broker's ``offset.metadata.max.bytes``."""
+"""Finds the limit of a commit's metadata: the broker's ``offset.metadata.max.bytes``."""
 
 from __future__ import annotations
 

@@ -2,15 +2,15 @@
 
 The head is the same in all versions: a name with the version of the rest; the word ``copy`` where
 a store holds the checkpoint; and the *seal*, a digest of the group, topic, partition and offset
-that the text was written for. Whoever commits another offset, or copies a commit to another place,
-leaves no seal that fits: the commit is foreign, and stands for its offset alone. The rest, there
-only where a checkpoint is more than its offset, is the binary form of `consumer_sdk.checkpoints`,
-packed, or ``-`` where no room was left for it; what is wrong with it costs the rest alone.
+that the text was written for. If another program commits an offset, or copies a commit to another place, the seal does
+not fit. Then the commit is foreign, and only its offset counts. The rest is the packed binary form of
+`consumer_sdk.checkpoints`, or ``-`` if there was no room for it. It is missing if the checkpoint has nothing beside its
+offset. If the rest is damaged, only the offset counts.
 
-Packed means 15 bits a character, since the broker counts characters and not bytes. The alphabet is
-U+0100 to U+80FF: one UTF-16 unit each, no surrogates, nothing that a broker or a client changes on
-the way. A bit is set after the last byte, and the zeros after it are not written, so that each text
-stands for one row of bytes and each row of bytes for one text.
+Packed means 15 bits a character, because the broker counts characters, not bytes. The alphabet is U+0100 to U+80FF: one
+UTF-16 unit each, no surrogates, and no character that a broker or a client changes. A bit is set after the last byte,
+and the zeros after it are not written. So each text stands for one sequence of bytes, and each sequence of bytes for
+one text.
 """
 
 from __future__ import annotations

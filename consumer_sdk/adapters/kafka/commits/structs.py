@@ -1,10 +1,11 @@
-"""Requests that commit positions, in versions that the client has not.
+"""Requests that commit positions, in versions that aiokafka lacks.
 
-By topic id (KIP-848's OffsetCommit v10, Kafka 4.1) a commit of a deleted topic's position can never land
-on the one that was made in its place. By name, a static member says which it is (KIP-345's v7, Kafka 2.3),
-so that the broker refuses the commits of one that was replaced; members of the consumer protocol need v9 (KIP-848,
-Kafka 3.7), or the broker refuses what they commit. In a transaction (TxnOffsetCommit v3 of KIP-447, Kafka 2.5) the
-member and its generation or epoch are told as well, so that a former owner of a partition is refused.
+- OffsetCommit v10 (KIP-848, Kafka 4.1) names the topic by its id. So the position of a deleted topic never lands on a new
+  topic of that name.
+- OffsetCommit v7 (KIP-345, Kafka 2.3) names a static member, so the broker refuses the commits of one that was replaced.
+- Members of the consumer protocol need v9 (KIP-848, Kafka 3.7). The broker refuses their commits in older versions.
+- TxnOffsetCommit v3 (KIP-447, Kafka 2.5) names the member and its generation or epoch, so the broker refuses a former owner
+  of a partition.
 """
 
 # The client has no types, so that its classes cannot be subclassed for the type checker.

@@ -1,10 +1,12 @@
 """Commits, fenced by the member's generation or epoch, and by the grants.
 
-The broker takes whatever a member commits in its *current* epoch, also for a partition that has moved on, and even
-backwards. So what is no longer held is never sent: a grant that has ended is looked at last when its request is made.
-The client's own commit retries without end, and one bad partition hides how the others fared. Here each partition has
-its own answer, and nothing is retried but what the broker finds too large, with less beside the position, and what
-carried an epoch that the member has left meanwhile, with the new one.
+The broker accepts any commit of a member in its *current* epoch, also for a partition that has moved, and even
+backwards. So the position of a partition that is no longer held is never sent: the grants are checked last, when the
+request is made.
+
+aiokafka's own commit retries without end, and one bad partition hides the results of the others. Here each partition
+has its own result. Only two kinds of commits are retried: one that the broker finds too large, with less metadata; and
+one with an epoch that the member has left meanwhile, with the new epoch.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Takes records that were fetched in the background, and waits for some.
+"""Takes records that were fetched in the background, or waits for them.
 
-A batch that cannot be read twice is fetched once more, alone, and taken apart (`Salvage`).
+A batch that could not be read twice is fetched once more, alone, and decoded record by record (`Salvage`).
 """
 
 from __future__ import annotations

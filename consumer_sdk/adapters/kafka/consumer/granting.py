@@ -1,6 +1,7 @@
-"""Grants partitions to their owner, and takes them away again.
+"""Grants partitions to their owner, and revokes them.
 
-From offered to open: the owner's answer, a position, the gate (`Granting`). Back: with a drain, or at once (`Revoking`).
+`Granting` goes from the offer over the owner's answer and a position to the open gate. `Revoking` goes back, with a
+drain or at once.
 `Holdings` applies what the group assigns and revokes.
 """
 

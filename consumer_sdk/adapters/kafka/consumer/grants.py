@@ -1,4 +1,4 @@
-"""A partition that is held, with what was true when it was assigned."""
+"""A held partition, with the facts of its assignment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The membership in a group: which protocol it speaks, from the join to the leave."""
+"""The membership in a group, in either protocol, from the join to the leave."""
 
 from __future__ import annotations
 

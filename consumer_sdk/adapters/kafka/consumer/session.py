@@ -1,4 +1,4 @@
-"""One connected cluster, and all that works on it."""
+"""An open adapter: one connected cluster, and the parts that use it."""
 
 from __future__ import annotations
 

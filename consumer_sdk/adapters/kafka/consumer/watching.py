@@ -1,8 +1,8 @@
-"""Watches the topics: those that appear, grow, or go, and those that are made again.
+"""Watches topics that appear, grow, disappear, or are created again.
 
-The membership is told of them; alone all partitions are taken. A topic that was deleted and made
-again within one refresh of the metadata would be read on at the old position: its
-partitions are dropped instead, and granted again with the new topic's identity.
+It tells the membership; without a group it takes all partitions. If a topic was deleted and created again within one
+refresh of the metadata, the consumer would go on at the old position. So its partitions are dropped, and granted again
+with the new topic's identity.
 """
 
 from __future__ import annotations

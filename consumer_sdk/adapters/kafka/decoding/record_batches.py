@@ -1,14 +1,13 @@
-"""Record batches as bytes: where each begins, and what it becomes when it is decompressed.
+"""Record batches as bytes: where each begins, and how large it becomes when it is decompressed.
 
 All formats have their length and their format in one place::
 
     0 first offset (8) | 8 length of what follows (4) | 12 … (4) | 16 format (1) | …
 
-What a compressed batch becomes is bounded, since 32 kB of zstd can hold a gigabyte of zeros. A broker's
-``max.message.bytes`` (1 MiB by default) and a consumer's ``max.partition.fetch.bytes`` count compressed
-bytes, so that neither bounds what a client decompresses. What a batch can hold at most is told by its
-length and by what its codec can do, or by the heads of its blocks: that is enough for nearly all. Only
-where it is not, the bytes are counted, into memory that is bounded.
+The decompressed size of a batch is bounded, because 32 kB of zstd can hold a gigabyte of zeros. A broker's
+``max.message.bytes`` (1 MiB by default) and a consumer's ``max.partition.fetch.bytes`` count compressed bytes, so they
+do not bound it. For nearly all batches, the length and the codec's best ratio, or the headers of the blocks, show that
+the batch is small enough. Otherwise the batch is decompressed into bounded memory, and its bytes are counted.
 """
 
 from __future__ import annotations

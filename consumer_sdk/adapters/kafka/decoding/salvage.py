@@ -1,10 +1,9 @@
-"""Takes a record batch apart of which something cannot be read. Pure.
+"""Decodes a record batch record by record, if a part of it cannot be read. Pure.
 
-The client reads a batch from its begin and stops at the first bad record, however good the others
-are. Here each record is read by itself, from the bytes of a fetch response. The checksum says what
-can be trusted: where it fits, the batch's head and the sizes of the records; where it does not,
-the whole batch is unreadable, and its end counts only if the head says it twice, or the next batch
-begins there. What lies behind an end that is not known would be lost if somebody went on there.
+aiokafka reads a batch from its beginning and stops at the first bad record. Here each record is read by itself, from
+the bytes of a fetch response. If the checksum fits, the batch's header and the sizes of the records can be trusted. If
+it does not, the whole batch is unreadable, and its end is trusted only if the header says it twice, or if the next
+batch begins there. With a wrong end, records after it would be lost.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Makes messages from what a fetch brought.
+"""Makes messages of fetched batches.
 
-The client's own way (a generator that builds a frozen ``ConsumerRecord`` for each record) costs
-about twice what the record itself costs to parse. `Unpacker` reads the batches itself, by the same
-rules: checksums, aborted transactions, control batches, gaps.
+aiokafka builds a frozen ``ConsumerRecord`` for each record, which costs about twice as much as parsing the record.
+`Unpacker` reads the batches itself, by the same rules: checksums, aborted transactions, control batches, gaps.
 """
 
 from __future__ import annotations

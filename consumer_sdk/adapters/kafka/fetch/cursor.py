@@ -1,8 +1,8 @@
-"""Where one grant of a partition stands, and what was fetched for it, before anything of it is decoded. Pure.
+"""The position of one grant of a partition, and its fetched bytes before they are decoded. Pure.
 
-A cursor has two ends: `Cursor.position` is the first offset that was not handed out yet, and behind what is buffered
-lies the next offset to be fetched. The heads of the batches tell that one, so that the next request leaves before
-anything of the last answer is decoded.
+A cursor has two ends: `Cursor.position` is the first offset that was not handed out, and the next offset to fetch lies
+after the buffered bytes. The headers of the batches tell the latter, so the next request leaves before the last answer
+is decoded.
 """
 
 from __future__ import annotations

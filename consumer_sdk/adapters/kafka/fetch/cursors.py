@@ -1,21 +1,21 @@
-"""What is to be asked of whom next for the cursors of all grants, and which answer counts. Pure.
+"""Decides which broker to ask for what next, for the cursors of all grants, and which answers count. Pure.
 
-What is asked of a node, when no request to it is under way (a broker answers the requests of a connection
-one after another):
+A request to a node is sent when no other one to it is under way, because a broker answers the requests of a connection
+one after another. It asks:
 
-- of each partition that it leads, or is the preferred replica of (KIP-392), that is not paused, not resting
-  after an error, and of which less than half of what one request brings is buffered;
-- in total as much as the buffer has room for. Without room nothing is asked as long as somebody will take
-  something; what is paused is taken by nobody, and must not stop the others;
-- the broker waits for something to come; not for long if some of it were left out because they are full: they belong
-  in its session. One that does not wait, and has nothing new, is not asked at once again;
-- while the broker waits, those that are opened, resumed, sought, or no longer full are asked for *aside*: without a
-  session, on another connection, and without a wait. What has nothing new is asked for so again after a while.
+- for each partition that the node leads, or is the preferred replica of (KIP-392), unless the partition is paused,
+  rests after an error, or has half a request's bytes buffered;
+- for as many bytes in all as the buffer has room for. Without room no request is sent, as long as some buffered bytes
+  will be taken; those of paused partitions will not, and must not stop the others;
+- to wait until records come, but not for long if partitions were left out because they are full: they belong into the
+  session. A broker that does not wait, and has no new records, is not asked again at once;
+- while the broker waits, for partitions that are opened, resumed, sought, or no longer full *aside*: without a session,
+  on another connection, and without a wait. If there are no new records, this is repeated after a while.
 
-A node that is asked may hang. If another one leads a partition meanwhile, that one is asked; metadata are asked for when
-an answer is late.
+A node may hang. If another one leads a partition meanwhile, that one is asked. If an answer is late, the metadata are
+refreshed.
 
-An answer counts for a cursor only if nothing has happened to it since it was asked:
+An answer counts for a cursor only if nothing has happened to the cursor since the request:
 
 1. a fetch at offset 100 is under way; 2. somebody seeks, the partition is granted anew, or what was fetched cannot
 be read; 3. the answer comes, and begins at an offset that nobody wants.

@@ -1,7 +1,7 @@
-"""Sends what the cursors say, and gives them the answers: one request under way for each node, and one aside.
+"""Sends the cursors' requests, and gives them the answers: one request at a time for each node, and one aside.
 
-Nothing here decides anything: see `cursors`. The next request to a node leaves in the same turn of the event
-loop in which the last answer has come, before whoever waits for records is woken.
+It decides nothing: see `cursors`. The next request to a node leaves in the turn of the event loop in which the last
+answer has come, before waiters for records are woken.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""Fetches on the wire, in the versions 4, 11, 12 and 13.
+"""The fetch request and its response on the wire, in versions 4, 11, 12 and 13.
 
-A fetch's answer is megabytes of record batches in an envelope of a few bytes for each partition. The
-client's schemas build a tuple for each, and read field by field from a stream; they also do so in the
-task that reads the connection. Here the connection hands over the bytes as they are, and `FetchAnswer.read`
-walks the envelope once, with every length checked against what is there.
+A response is megabytes of record batches in an envelope of a few bytes for each partition. aiokafka's schemas build a
+tuple for each partition, field by field, in the task that reads the connection. Here the connection hands over the
+bytes as they are, and `FetchAnswer.read` walks the envelope once, and checks every length.
 
 Version 4 is Kafka 0.11's. 11 has sessions (KIP-227), leaders' epochs (KIP-320) and racks (KIP-392). 12 tells
-the epoch of the last record that was fetched, so that the broker itself finds a truncated log. 13 names
-topics by id: a topic that was made again is another topic.
+the epoch of the last record that was fetched, so that the broker itself finds a truncated log. 13 names topics by id,
+so a recreated topic is another topic.
 """
 
 # The client has no types, so that its classes cannot be subclassed for the type checker.

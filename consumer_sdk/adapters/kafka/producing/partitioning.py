@@ -2,9 +2,9 @@
 
 1. The partition that the record names, if any.
 2. A record with a key: ``murmur2(key) mod partitions``. So records of one key are in one partition,
-whichever client writes them.
+   whichever client writes them.
 3. A record without a key: runs of records go to the partitions in turn, because few large batches
-cost less than many small ones (KIP-480, the sticky partitioner).
+   cost less than many small ones (KIP-480, the sticky partitioner).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ How a batch is handed over:
 3. The thread posts the batch to the loop (`_tell`), and begins again. With `POSTED` batches posted it waits
    for a slot: a loop that is blocked would otherwise fill the memory.
 4. The loop gives the slot back (`_take`), and delivers the batch. The owner of the pump checks that
-this native consumer still belongs to the partition.
+   this native consumer still belongs to the partition.
 """
 
 from __future__ import annotations

@@ -13,11 +13,11 @@ Rules:
     here, since the handlers are slow; (3) it comes, or comes once more after another loss, and those acks
     look old. A frozen process counts none either.
  2. Only records below the watermark count. Above a hole the broker keeps a limited number of
- ranges, and sends the rest again, however old it is.
+    ranges, and sends the rest again, however old it is.
  3. Only entries that are settled as a whole count: of an entry that is settled in part, the broker
- forgets which records were acked.
+    forgets which records were acked.
  4. A record between seen records that was never delivered does not count: it comes late, and is not
- settled.
+    settled.
 """
 
 from __future__ import annotations

@@ -4,15 +4,15 @@ The broker does not fence consumers: it accepts acks of a consumer that was disp
 not the active one of a failover subscription. So this module notices:
 
 - **A lost connection** is restored by the client, and the broker sends all unacked records again,
-under the same assignment. If that takes long, the subscriber opens a second native consumer. Either
-it replaces the first one, or the broker says that another process has the subscription, and the
-assignment is lost.
+  under the same assignment. If that takes long, the subscriber opens a second native consumer. Either
+  it replaces the first one, or the broker says that another process has the subscription, and the
+  assignment is lost.
 - **A failover subscription's consumer** is granted the partition when its first record comes, or when the admin
   API calls it the active one.
 - **A cursor that an operator has set back** ends the assignment, but not the native consumer. As
-after any reconnect, all unacked records follow in order after the record that has shown the reset.
-If the native consumer were closed, another consumer of a failover subscription could become active
-in between, and begin at an older checkpoint.
+  after any reconnect, all unacked records follow in order after the record that has shown the reset.
+  If the native consumer were closed, another consumer of a failover subscription could become active
+  in between, and begin at an older checkpoint.
 """
 
 from __future__ import annotations
