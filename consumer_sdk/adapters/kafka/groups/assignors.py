@@ -1,17 +1,18 @@
 """How a group's leader shares out partitions: Java's assignors by their names, as pure functions.
 
-``range`` and ``roundrobin`` give what Java's give, partition by partition. The leader is whichever member came first, so a group
-of mixed clients has the same assignment whoever leads it. Java's preference for partitions in a member's rack (KIP-881) is left out: a
-member's rack is told to leaders that have one, and not used by this one.
+``range`` and ``roundrobin`` give what Java's give, partition by partition. Any member may be the leader, so a group of
+mixed clients has the same assignment whichever member leads it. Java's preference for partitions in a member's rack
+(KIP-881) is left out: a member tells its rack to leaders, but this leader does not use racks.
 
 ``sticky`` and ``cooperative-sticky`` promise what Java's promise, and choose their own partitions:
 
 - Balanced: of two members, one has at most one partition more, or none that the other could take.
 - Sticky: if all members have the same topics, as many partitions stay where they are as balance allows. With different topics,
   what moves is chosen greedily.
-- Of two claims of one partition, that of the newer generation counts; if both are of the same one, neither does (KIP-792).
-- Cooperative: a partition that somebody claims is given to no other before that member has joined without it (KIP-429).
-  It is left out of this generation, and the member that gives it up joins again.
+- Of two claims of one partition, the one with the newer generation counts. If both have the same generation, neither
+  counts (KIP-792).
+- Cooperative: a partition that a member claims is given to another one only after the first has joined without it
+  (KIP-429). It is left out of this generation, and the member that gives it up joins again.
 """
 
 from __future__ import annotations

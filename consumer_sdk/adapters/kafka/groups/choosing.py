@@ -1,4 +1,4 @@
-"""Asks what a group is: by which protocol to join it, and which assignors its members have."""
+"""Looks up by which protocol to join a group, and which assignors its members have."""
 
 # The client has no types, so that its classes cannot be subclassed for the type checker.
 # mypy: disable-error-code="misc"

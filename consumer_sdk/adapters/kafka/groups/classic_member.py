@@ -1,42 +1,47 @@
 """A member of a classic group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup; eager or cooperative (KIP-429).
 
-Theory of operation. A member *joins*; when all members have joined, each is told the new generation, and one of them, the *leader*,
-also the subscriptions of all. Each asks for its part by SyncGroup, and the leader brings the parts. Then heartbeats follow one another,
-until one is answered by REBALANCE_IN_PROGRESS (27), and the member joins again. A member that gets no assignor but cooperative
-ones is cooperative; else it is eager, as in Java: during a rolling upgrade members have one of each.
+Theory of operation. A member *joins*. When all members have joined, each learns the new generation, and one of them,
+the *leader*, also the subscriptions of all. Each member asks for its assignment by SyncGroup, and the leader's
+SyncGroup brings all assignments. Then the member sends heartbeats, until one is answered by REBALANCE_IN_PROGRESS (27),
+and joins again. A member that has only cooperative assignors is cooperative. Otherwise it is eager, as in Java: during
+a rolling upgrade members have one of each.
 
-- *Eager*: all that is held is revoked first. Heartbeats go on while the owner drains it; then the member joins, with nothing.
-- *Cooperative*: the member joins at once, and claims what it holds. What the new assignment lacks is revoked; when that
-  is drained the member joins again without it, and the leader gives it to another. What stays is never touched. A
-  rebalance may begin while something drains: the member joins and claims that too, for nobody else may have it yet. If the new assignment
-  has it again, it is assigned anew after its release.
+- *Eager*: all partitions are revoked first. Heartbeats go on while the owner drains them; then the member joins without
+  a claim.
+- *Cooperative*: the member joins at once, and claims its partitions. Partitions that the new assignment lacks are
+  revoked. When they are drained, the member joins again without them, and the leader gives them to others. Partitions
+  that stay are never touched. A rebalance may begin during a drain: the member joins and claims the draining partitions
+  too, because no other member may have them yet. If the new assignment has them again, they are assigned anew after
+  their release.
 
-When may the group have given the partitions away (`held_until`)? The coordinator gives a member ``session_timeout`` from the last sign
-of life that it has seen. A heartbeat that was answered is one, from when it was *sent*. A member that drains before it joins has its
-heartbeats answered, but ``rebalance_timeout`` and no more: that counts from the last heartbeat that found no rebalance.
+When may the group have given the partitions away (`held_until`)? The coordinator keeps a member for ``session_timeout``
+after its last sign of life. An answered heartbeat is one, from the time when it was *sent*. A member that drains before
+it joins gets answers to its heartbeats, but has only ``rebalance_timeout``, counted from the last heartbeat that found
+no rebalance.
 
-While a member waits for the others in JoinGroup or SyncGroup the coordinator keeps it, however long that takes, and its session begins with the
-answer. They may take their whole rebalance timeout, longer than a session, and handlers of kept partitions run on meanwhile. The
-member cannot know when the coordinator answers; but at each `poll` it knows that no answer had come yet. So once one of the two
-has been under way for a heartbeat interval the time counts from the last `poll`, and `wake_at` asks for one each interval. So:
+While a member waits for the others in JoinGroup or SyncGroup, the coordinator keeps it, however long that takes, and
+its session begins with the answer. The others may take their whole rebalance timeout, longer than a session, and
+handlers of kept partitions go on meanwhile. The member cannot know when the coordinator answers, but at each `poll` it
+knows that no answer has come yet. So when one of the two requests has been under way for a heartbeat interval, the time
+counts from the last `poll`, and `wake_at` asks for a poll in each interval. It follows:
 
-- A process that is stopped while it joins does not poll. Its time is over a session after its last poll, for the answer may have been
-  sent right after. It finds that out before it handles anything in the group's name.
-- A request that fails was perhaps never seen, or its answer was lost and has begun the session: then the time counts from the last proof
-  again, and may be over at once.
+- A process that is stopped while it joins does not poll. Its time ends one session after its last poll, because the
+  answer may have been sent right after. It notices that before it handles a record for the group.
+- A failed request may never have arrived, or its answer was lost and has begun the session. Then the time counts from
+  the last proof again, and may be over at once.
 - An answer by itself proves little, for Kafka 4 begins no session where it repeats one: a JoinGroup of a generation
   that it has told already, a SyncGroup of a stable group. The first answer of a generation does, if it comes quickly, and no JoinGroup has failed before
   it. In the other cases the member sends a heartbeat before its SyncGroup. One that comes late is such a case: it may have been sent
   long before, and the SyncGroup find a stable group. Until the heartbeat is answered the time counts from the last proof: nothing is
   handled when that is over, but what is held is kept. A static member that comes back is another case: its session began with its
   JoinGroup, and has its predecessor's length.
-- A member that only heartbeats keeps what it holds when `held_until` has passed, for the coordinator may have been away and keep
-  it too. The next answer tells.
+- A member that only sends heartbeats keeps its partitions when `held_until` has passed, because the coordinator may
+  have been unreachable and keep it too. The next answer tells.
 - `held_until` may be late by the time that a request and its answer take through the network.
-- One gap is left: a JoinGroup that is lost on a connection that looks alive. The coordinator then gives the partitions away after a session,
-  while this member waits. Java has the same gap. Whoever runs the member bounds it by a timeout for the request, ``rebalance_timeout`` and
-  some seconds more. No record is lost by it, but some may be handled twice: commits carry the old generation, and the coordinator refuses
-  them.
+- One gap is left: a JoinGroup may be lost on a connection that looks alive. Then the coordinator gives the partitions
+  away after a session, while this member waits. Java has the same gap. The runner bounds it by a timeout for the
+  request: ``rebalance_timeout`` and some seconds more. No record is lost by it, but some may be handled twice. Commits
+  carry the old generation, and the coordinator refuses them.
 
 Commits. `epoch` is the generation of the last JoinGroup that was answered. While the group completes a rebalance, the coordinator answers
 commits by 27: try again after SyncGroup. While JoinGroup is under way it may be in the next generation already, and answers by

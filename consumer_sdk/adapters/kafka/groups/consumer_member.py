@@ -1,30 +1,32 @@
-"""A member of the consumer protocol (KIP-848): the coordinator assigns, and one request says everything.
+"""A member of the consumer protocol (KIP-848): the coordinator assigns, and heartbeats are the only request.
 
-The rules, which are those of Java's ``ConsumerMembershipManager`` where nothing else is said:
+The rules are those of Java's ``ConsumerMembershipManager``, unless noted otherwise:
 
-* The member chooses its id. It joins with epoch 0 and owns nothing then. Every answer tells the epoch that commits
-  and the next heartbeat carry.
-* An answer may tell an assignment: all that the member is to have. What it has and is not to have is revoked; it goes
-  on to own that, and to say so, until the owner has drained it. The heartbeat that no longer names it gives it back;
-  that one is sent at once. What it is to have and has not is assigned, as soon as the name of its topic is known.
+* The member chooses its id. It joins with epoch 0, and owns no partition then. Every answer has the epoch for commits
+  and for the next heartbeat.
+* An answer may have an assignment: all partitions that the member is to have. Partitions that are not in it are
+  revoked. The member goes on to own them, and to name them in heartbeats, until the owner has drained them. The first
+  heartbeat that no longer names them gives them back, and is sent at once. New partitions of the assignment are
+  assigned as soon as the name of their topic is known.
 * A partition that is assigned again before it was drained is drained first, and then assigned anew. A topic that was
-  deleted and made again is another one under the same name: the old partition is drained before the new one begins.
-* Once an answer is missing or is an error, the next heartbeat tells everything: the coordinator may have changed the
-  epoch or the assignment in an answer that never came, and tells them again to such a heartbeat alone.
-* Fenced or unknown, the member loses all, and joins again under the same id.
+  deleted and created again is another topic of the same name: its old partition is drained before the new one begins.
+* After a missing answer or an error, the next heartbeat is a full one. The coordinator may have changed the epoch or
+  the assignment in the missing answer, and repeats them only to a full heartbeat.
+* If it is fenced or unknown, the member loses all partitions, and joins again under the same id.
 
 Some rules are ours. A static member whose join was not answered, or that is fenced, gives its instance id back (epoch
--2) before it joins again: the coordinator refuses to let an id go twice, even to the same member, for a whole session.
-And an answer that is read later than a session after its request was sent counts as none, because the coordinator may
-have given the partitions away since.
+-2) before it joins again, because the coordinator refuses the id for a whole session otherwise, even to the same
+member. An answer that is read later than a session after its request was sent does not count, because the coordinator
+may have given the partitions away since.
 
-A heartbeat that was given up may still lie in a queue of the broker's, and be carried out after those that follow it. Its answer, which nobody reads, may give
-partitions, which then nobody has; or take some, which the coordinator gives to the next member when the rebalance timeout is over. No later answer
-says it again, but to a heartbeat that tells everything. So for `LATE` seconds after that each heartbeat tells everything, and what
-is held counts a rebalance timeout from the last one that was answered.
+A heartbeat that the member has given up may still be in a queue of the broker, and be processed after later ones.
+Nobody reads its answer. The answer may give partitions, which no member has then; or take some, which the coordinator
+gives to the next member after the rebalance timeout. Later answers repeat that only to a full heartbeat. So for `LATE`
+seconds each heartbeat is a full one, and the partitions count as held for a rebalance timeout from the last answered
+heartbeat.
 
-A static member whose instance id another one has waits for that one's session to end: its predecessor may have been killed. Who still has
-the id then lives, and the member is refused. (Java's is refused at once.)
+If another member has its instance id, a static member waits for one session, because that member may be a killed
+predecessor. If it still has the id then, it lives, and the new member is refused. (Java's is refused at once.)
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The coordinator of a group, as one member asks it: for its membership, and for commits.
+"""Sends a member's requests to the coordinator of its group: for the membership, and for commits.
 
 A broker answers the requests of a connection one after another, and a join is answered when all members have joined.
-So what keeps the membership has a connection of its own: commits of what the member keeps go on meanwhile.
+So the membership has a connection of its own, and commits of kept partitions go on during a join.
 """
 
 from __future__ import annotations

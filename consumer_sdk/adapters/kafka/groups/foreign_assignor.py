@@ -1,4 +1,4 @@
-"""An assignor that users wrote for aiokafka, or aiokafka's own, in the place of ours."""
+"""Adapts an assignor that was written for aiokafka, by users or by aiokafka itself."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A member of a consumer group as a state machine: no I/O, no clock, no event loop.
 
-Whoever runs one sends what `Member.poll` says, tells it the answers, and does what `Member.events` says::
+The runner sends the requests of `Member.poll`, passes the answers on, and carries out `Member.events`::
 
     request = member.poll(now)         one at a time; None: nothing is to be sent now
     member.answered(request, answer, now)   or member.failed(request, error, now)

@@ -1,6 +1,6 @@
-"""What a member of a group and its coordinator say to one another, as values.
+"""The requests and answers between a member of a group and its coordinator, as values.
 
-`structs` has the same as bytes on the wire. Durations are in seconds. An ``error`` is one of Kafka's codes; 0 is none.
+`structs` encodes them for the wire. Durations are in seconds. An ``error`` is one of Kafka's codes; 0 is none.
 """
 
 from __future__ import annotations

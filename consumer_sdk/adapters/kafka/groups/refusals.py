@@ -1,4 +1,4 @@
-"""Errors for a group that refuses a member: why it does, and what to do."""
+"""Errors for a group that refuses a member, with the reason and what to do."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Runs a `Member`: sends what it says, tells it the answers, and does what it wants done.
+"""Runs a `Member`: sends its requests, passes it the answers, and carries out its events.
 
-One task talks to the coordinator, and nothing else keeps it: what is revoked is drained in a task beside it, so that
+One task talks to the coordinator, and nothing holds it up: revoked partitions are drained in another task, so
 heartbeats go on. Events are applied in their order, without an await in between, before anything else is sent.
 
 Races:
@@ -8,8 +8,8 @@ Races:
 - *Lost while it drains, and given back.* (1) A partition is revoked, and its owner drains; (2) the membership is lost,
   and the owner is told; (3) the member joins anew, and gets the partition again. It is offered when the first
   drain has ended, and that drain's end releases nothing of the new membership.
-- *Closed while a request is under way.* The connection is closed, and the member told that no answer came: it leaves as
-  whoever it may be by then.
+- *Closed while a request is under way.* The connection is closed, and the member learns that no answer came. It leaves
+  under the id and epoch that it has by then.
 """
 
 from __future__ import annotations

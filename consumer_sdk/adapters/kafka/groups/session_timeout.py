@@ -1,7 +1,7 @@
-"""How long the coordinator keeps a silent member of the consumer protocol: asked, for no heartbeat tells it.
+"""Looks up how long the coordinator keeps a silent member of the consumer protocol, because no heartbeat tells it.
 
 Kafka takes the group's own ``consumer.session.timeout.ms``, or else its broker's ``group.consumer.session.timeout.ms``, anew at each
-heartbeat. So the coordinator itself is asked, and asked again while the member lives.
+heartbeat. So the consumer asks the coordinator itself, and asks again while the member lives.
 
 =====================================================  ====================================================
 the principal may DescribeConfigs on                   the member counts on

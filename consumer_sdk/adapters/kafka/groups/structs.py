@@ -1,8 +1,8 @@
-"""What `messages` says, as bytes on the wire.
+"""Encodes `messages` for the wire.
 
 `to_wire` gives a request that the client sends in the newest version that it and the broker know; `from_wire` reads
-the answer in whichever version it came. Brokers from Kafka 2.3 on know static members; an older one is not told of
-them. The flexible versions (KIP-482) carry what came later: reasons (KIP-800), the name of the protocol (KIP-559), an
+the answer in whichever version it came. Brokers from Kafka 2.3 on know static members; older brokers do not get the
+instance id. The flexible versions (KIP-482) have later fields: reasons (KIP-800), the name of the protocol (KIP-559), an
 assignment that the leader is to keep (KIP-814).
 """
 

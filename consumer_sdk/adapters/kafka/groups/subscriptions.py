@@ -1,7 +1,8 @@
-"""What members of a classic group tell one another, as bytes: ConsumerProtocol's subscription and assignment.
+"""The subscription and the assignment of ConsumerProtocol, which members of a classic group exchange as bytes.
 
-The coordinator passes these bytes on and looks at the topics alone. Each version appends fields to the one before. So a reader takes the
-fields that it knows, whatever the version says, and leaves the rest: Java, librdkafka and aiokafka read one another.
+The coordinator passes these bytes on, and reads only the topics. Each version appends fields to the one before. So a
+reader takes the fields that it knows, whatever the version, and ignores the rest. That is how Java, librdkafka and
+aiokafka read each other's.
 
 =======  ====================================================  ============================
 version  subscription                                          assignment

@@ -1,4 +1,4 @@
-"""Ranges of Kafka topics: read without a group, by fetches of our own."""
+"""Reads ranges of Kafka topics without a group, by our own fetch requests."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Makes columns from what a fetch brought: several record batches of the client at a time.
+"""Makes columns of fetched record batches, several at a time.
 
-`numpy_decoder` reads those of the present format. Where it cannot, a record is an object of the
-client's own, in C, for as long as its batch is read. The rules are the client's: checksums,
-aborted transactions, control batches, gaps.
+`numpy_decoder` reads batches of the current format. If it cannot, aiokafka's C parser makes an object for each record
+while its batch is read. The rules are aiokafka's: checksums, aborted transactions, control batches, gaps.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A cluster, as a reader of ranges asks it."""
+"""The connection of a range reader to a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group's position, read and moved by one who is no member: as users of ``assign`` commit."""
+"""Reads and moves a group's position without being a member, as consumers with ``assign`` do."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Columns straight from the bytes of record batches: no object is made for any record.
 
-A record (format 2) says how long it is, so that where the next one begins is known only after it.
-Records of one size in a row are found at once, by comparing what lies one size further on; where
-sizes differ from one to the next, a loop in Python would cost more than the client's objects. All
-else is read for all records together: numpy reads the numbers, and Arrow copies keys and values out
-of what is a binary array as it stands, of which every second element is what lies between.
+A record (format 2) begins with its length, so the beginning of the next record is known only after reading it.
+Consecutive records of one size are found at once, by comparing bytes one size further on. If sizes differ from one
+record to the next, a loop in Python would cost more than aiokafka's objects. The rest is read for all records together:
+numpy reads the numbers, and Arrow copies keys and values out of the batch, which it treats as a binary array whose
+every second element is the space between.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Reads one range with fetch requests of our own: no consumer, no group, the next one on its way.
+"""Reads one range by our own fetch requests, without a consumer or a group. The next request is always under way.
 
-The broker answers the next fetch while the last one's records are decoded and used. Where it
-brings nothing, nothing may be there: with ``min_bytes=0`` a broker answers at once from what it
-has. An empty answer that took long may have waited for a slower tier, a quick one may come of that
-tier's quota, and one that leaves the partition out was throttled: none says anything. The last
-position before the bound is in no other tier. What lies there would have been the answer if nothing
-came before it: so a quick empty answer, whose bound lies at or after the stop, says that the rest
-of the range is a gap if nothing lies there either.
+The broker answers the next fetch while the records of the last one are decoded and used.
 
-What cannot be read is fetched again, from the leader: the log may be sound, and the network, or a
-replica's copy, not. What came before it in the same answer is yielded first.
+An empty answer may mean that the rest of the range is a gap, because with ``min_bytes=0`` a broker answers at once from
+what it has. But a slow empty answer may have waited for a slower storage tier, a quick one may come from that tier's
+quota, and one that leaves the partition out was throttled. These prove nothing. The last position before the bound is
+in no other tier. So a quick empty answer, whose bound is at or after the stop, proves that the rest of the range is a
+gap, if that last position is empty too.
+
+Bytes that cannot be read are fetched again, from the leader: the log may be sound although the network or a replica's
+copy is not. Records before them in the same answer are yielded first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Columns from the client's own records, which live for as long as their batch is read."""
+"""Makes columns of aiokafka's own records, which live only while their batch is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large stored records are: measured on the newest batches, which say what comes next."""
+"""Estimates the size of stored records by the newest batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A partition that this member reads beside others: what it has acquired of it, and what waits to be handed out."""
+"""A partition that this member reads beside others: the records that it has acquired, and those that wait to be handed out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The conversation with one leader: sends what its `ShareSession` says, and hands on what comes."""
+"""The session with one leader: sends the requests of its `ShareSession`, and passes the answers on."""
 
 from __future__ import annotations
 

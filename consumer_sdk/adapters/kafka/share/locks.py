@@ -2,13 +2,13 @@
 
 Rules:
 
-- A record is *held* from the answer that acquired it up to its acknowledgement, its lock's end, or a loss. Its lock began
-  at the broker before that answer came, so that it is counted from when the request was sent.
-- An acknowledgement of what is not held changes nothing, and is counted: the broker may have given the record to
-  another member, and would refuse all that came with it.
-- While an acknowledgement is under way the record is not held: nothing else is said of it. If no answer comes it is
-  held again, up to the same end.
-- A lock that is renewed begins anew when the request was sent. Renewals are due when half of a lock's time is over.
+- A record is *held* from the answer that acquired it up to its acknowledgement, its lock's end, or a loss. Its lock
+  began at the broker before that answer came, so it is counted from the time when the request was sent.
+- An acknowledgement of a record that is not held is counted and not sent: the broker may have given the record to
+  another member, and would refuse all acknowledgements of that request.
+- While an acknowledgement is under way, the record is not held, and no other acknowledgement of it is sent. If no
+  answer comes, it is held again, up to the same end.
+- A renewed lock counts from the time when the renewal was sent. Renewals are due when half of a lock's time is over.
 
 Moments and durations are in seconds of any clock that never goes back.
 """

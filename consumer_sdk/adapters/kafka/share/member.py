@@ -1,14 +1,13 @@
 """A member of a share group (KIP-932): the coordinator names partitions to read beside other members. Pure.
 
-The rules are those of a member of the consumer protocol, which `ConsumerMember` plays. What differs is what goes over the
-wire, and what it means:
+The rules are those of a member of the consumer protocol, and `ConsumerMember` has them. These differ:
 
-* A partition is several members' at a time, so that nobody waits for a member to give one up: heartbeats do not say what
-  the member reads.
-* Fenced or unknown, the member loses its assignment, and joins again under the same id. What it has acquired stays its own
-  until the locks end, or its sessions with the leaders do.
-* The coordinator assigns a moment after a join, and nobody else's drain holds that up. So a member that has
-  nothing yet asks again soon, not after a whole heartbeat interval (5 s by default).
+* Several members have a partition at a time, so no member waits for another one to give it up. Heartbeats do not name
+  the partitions that the member reads.
+* If it is fenced or unknown, the member loses its assignment, and joins again under the same id. It keeps the records
+  that it has acquired until their locks end, or its sessions with the leaders do.
+* The coordinator assigns a moment after a join, without a drain of other members. So a member without partitions asks
+  again soon, not after a whole heartbeat interval (5 s by default).
 * There are no static members, no patterns and no choice of an assignor.
 """
 

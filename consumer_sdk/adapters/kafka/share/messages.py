@@ -1,6 +1,6 @@
-"""What a member of a share group says to the group's coordinator and to leaders, and their answers, as values.
+"""The requests of a member of a share group to the coordinator and to leaders, and their answers, as values.
 
-`structs` has the same as bytes on the wire. Durations are in seconds. An ``error`` is one of Kafka's codes; 0 is none.
+`structs` encodes them for the wire. Durations are in seconds. An ``error`` is one of Kafka's codes; 0 is none.
 Offsets of a range include the last one.
 """
 

@@ -1,10 +1,10 @@
-"""How far a share group has come, as its coordinator tells: DescribeShareGroupOffsets.
+"""Looks up how far a share group has come, by DescribeShareGroupOffsets.
 
-Version 1 (KIP-1226, Kafka 4.2) tells the lag. An older broker tells where the group begins to read alone, and records that
-are settled above that are not known.
+Version 1 (KIP-1226, Kafka 4.2) tells the lag. An older broker tells only where the group begins to read, so records
+that are settled above that are unknown.
 
-A broker hides errors: where the share coordinator did not tell it what the group has settled, its answer has no error, and
--1 as for a group that has not begun. So it is asked again about a partition that somebody knows to be begun.
+A broker hides errors: if the share coordinator did not tell it what the group has settled, its answer has no error, but
+-1, as for a group that has not begun. So it is asked again about a partition that is known to have begun.
 """
 
 # The client has no types, so that its classes cannot be subclassed for the type checker.

@@ -1,16 +1,17 @@
-"""Makes messages of what a fetch has acquired: batches hold more than that, and less.
+"""Makes messages of acquired records. The fetched batches may hold more records than those, or fewer.
 
-- Only offsets within the acquired ranges are this member's.
-- An acquired offset below what was read that has no record is a gap: compacted, or a transaction's marker. It is
-  acknowledged as one.
-- An acquired offset that the bytes do not reach is released, and comes again.
-- No checksum covers where a batch begins. If the first batch begins behind the first acquired offset, or the last one
-  lies between two, a bit may have flipped, and acquired records would be taken for gaps, and be gone. So all is released once; with
-  the second delivery they are gaps.
-- Nothing is released on its last delivery, after which the broker would give it up: it is taken apart at once.
-- What cannot be read is released once, since a bit may have flipped on its way here; Java's consumer rejects it, and it is
-  gone. With its second delivery it is taken apart: each record that cannot be read, or the whole batch, is unreadable, and
-  reaches the dead letters before it is rejected.
+- Only offsets within the acquired ranges belong to this member.
+- An acquired offset without a record, below the last record that was read, is a gap: compacted, or a transaction's
+  marker. It is acknowledged as a gap.
+- An acquired offset that the bytes do not reach is released, and delivered again.
+- No checksum covers where a batch begins. If the first batch begins after the first acquired offset, or the last one is
+  between two, a bit may have flipped, and acquired records would be lost as gaps. So all are released once; at the
+  second delivery they are gaps.
+- No record is released on its last delivery, after which the broker would drop it: its batch is decoded record by
+  record at once.
+- Records that cannot be read are released once, because a bit may have flipped on the way (Java's consumer rejects
+  them, and they are lost). At the second delivery the batch is decoded record by record. Each record that cannot be
+  read, or the whole batch, goes to the dead letters before it is rejected.
 """
 
 from __future__ import annotations

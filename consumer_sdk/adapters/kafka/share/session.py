@@ -1,20 +1,22 @@
-"""What one member says to one leader of a share group's partitions: a share session, as a state machine. Pure.
+"""A share session: the requests of one member to one leader of a share group's partitions, as a state machine. Pure.
 
-Rules, which are those of Java's ``ShareSessionHandler`` and ``ShareConsumeRequestManager`` where nothing else is said:
+The rules are those of Java's ``ShareSessionHandler`` and ``ShareConsumeRequestManager``, unless noted otherwise:
 
-- A session is opened by a fetch of epoch 0, which may carry no acknowledgements. Each further request, also one that only
-  acknowledges, carries the epoch after the last one; 1 follows 2^31 - 1. One request is under way at a time: a broker
-  would refuse the second one if it came before the first.
-- A request names the partitions that are new in the session, and those that have acknowledgements. What is read no more is
-  forgotten by the next fetch. A partition that is acknowledged alone is forgotten with it: naming it has added it.
-- After an error of the session (122, 123, 133), and after a request that nobody answered, the session is opened anew. What was
-  acquired stays acquired for the member, if the broker did not end the session itself; the answer to the next
-  acknowledgement tells.
-- Acknowledgements of a partition come in groups. All that waits goes into the next request: a lock ends while its
-  acknowledgement waits, too. All that a request says of a partition counts, or none. What is refused (121) is said again,
-  a group at a time. A group that is refused alone is halved until what counts of it is found; what does not count was late.
-- Acknowledgements ride on a fetch where one is sent, and go by themselves otherwise. Renewals go by themselves: with them a
-  broker acquires nothing (KIP-1222).
+- A fetch of epoch 0 opens a session, and may carry no acknowledgements. Each further request, also one that only
+  acknowledges, carries the next epoch; 1 follows 2^31 - 1. One request is under way at a time, because a broker would
+  refuse the second one if it came before the first.
+- A request names the partitions that are new in the session, and those that have acknowledgements. The next fetch
+  forgets partitions that are no longer read. It also forgets a partition that was only acknowledged, because naming it
+  has added it to the session.
+- After an error of the session (122, 123, 133), and after a request without an answer, the session is opened anew.
+  Acquired records stay acquired, unless the broker itself has ended the session; the answer to the next acknowledgement
+  tells.
+- Acknowledgements of a partition come in groups. All waiting ones go into the next request, because a lock may end
+  while its acknowledgement waits. The broker accepts all acknowledgements of a partition in a request, or none. Refused
+  ones (121) are sent again, a group at a time. A group that is refused alone is halved until the valid acknowledgements
+  are found; the others were late.
+- Acknowledgements go with a fetch if one is due, and otherwise by themselves. Renewals go by themselves, because a
+  broker acquires no records for a request with renewals (KIP-1222).
 
 ``now`` is in seconds of any clock that never goes back.
 """

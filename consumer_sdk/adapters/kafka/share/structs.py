@@ -1,9 +1,9 @@
-"""What `messages` says, as bytes on the wire: the versions 1 and 2 of the requests of share groups.
+"""Encodes `messages` for the wire: versions 1 and 2 of the requests of share groups.
 
 `to_wire` gives a request that the client sends in the newest version that it and the broker know; `from_wire` reads the
 answer in whichever version it came. Version 0 was Kafka 4.0's preview, which no later broker knows. Version 2 (Kafka 4.2)
-brings acquire modes (KIP-1206) and renewals (KIP-1222): an older broker is told of no mode, and refuses no request
-for want of renewals, since whoever sends them asks for its version before.
+brings acquire modes (KIP-1206) and renewals (KIP-1222): an older broker does not get the mode. It gets no renewals
+either, because the sender checks its version first.
 """
 
 # The client has no types, so that its classes cannot be subclassed for the type checker.

@@ -1,10 +1,11 @@
 """A producer of transactions: one epoch of a transactional id, and at most one transaction at a time.
 
-It writes what a transaction holds as a whole: there is no linger, and no future for each record. Records and positions are sent once:
-where that fails, the transaction is aborted, and a new epoch begins. What opens and ends a transaction is asked again until there is
-an answer. If one was lost, a new epoch begins behind that transaction, too. So a request that is still on its way can never land in a
-later transaction (KIP-360): a late commit would show outputs without their positions. The client's own producer commits positions
-without naming the member of the group, and stays unusable after some errors.
+It writes all records of a transaction at once, without linger, and without a future for each record. Records and
+positions are sent once. If that fails, the transaction is aborted, and a new epoch begins. Requests that open and end a
+transaction are repeated until there is an answer. If an answer was lost, a new epoch begins after that transaction too.
+So a delayed request can never land in a later transaction (KIP-360), where a late commit would show outputs without
+their positions. aiokafka's own producer commits positions without naming the member of the group, and stays unusable
+after some errors.
 
 Transactions are those of all brokers from Kafka 2.5 on: partitions are added by a request of their own, and an epoch lasts
 until something fails (KIP-890 calls that version 1; brokers of Kafka 4 serve it).

@@ -1,7 +1,7 @@
-"""A request of transactions that the client has only in an old version.
+"""A request of transactions that aiokafka has only in an old version.
 
-InitProducerId v3 (KIP-360, Kafka 2.5) says which producer asks for its next epoch, so that one that another has replaced
-is refused.
+InitProducerId v3 (KIP-360, Kafka 2.5) names the producer that asks for its next epoch, so the broker refuses a producer
+that was replaced.
 """
 
 # The client has no types, so that its classes cannot be subclassed for the type checker.

@@ -1,18 +1,20 @@
 """`KafkaTransactions`: outputs and positions in one transaction each (KIP-98, KIP-447).
 
-A flush is a transaction: the outputs are written, then the positions with their settled ranges and attempts, as the group's member
-of this moment. A former owner of a partition is refused there, and nothing that it has written is ever visible.
+A flush is a transaction: it writes the outputs, then the positions with their settled ranges and attempts, under the
+member's current epoch. The broker refuses a former owner of a partition there, and its outputs are never visible.
 
 What may come between:
 
-- The member is in another epoch, or a partition has moved: the broker refuses the positions. All is aborted, and put back.
-- A partition is lost before it is known that the broker has taken its position: all is aborted. It may have come back, have
-  read the group's position before this one was taken, and go on from there.
-- It is lost after that: the transaction commits all the same. Whoever has it next does not learn where the group stands until
-  it has (``require_stable``).
-- The positions are too large for the broker: all is aborted, and there is less beside them in the next flush.
-- The answer to the commit is lost: it is asked for until it is known. Nothing else is done meanwhile.
-- Whoever waits for the flush is cancelled: the transaction goes on, and the next one waits for its end.
+- The member is in another epoch, or a partition has moved: the broker refuses the positions. The transaction is
+  aborted, and the flush put back.
+- A partition is lost before it is known that the broker has accepted its position: the transaction is aborted.
+  Otherwise the partition may have come back, have read the group's position before this one was accepted, and go on
+  from there.
+- It is lost after that: the transaction still commits. The next owner gets the group's position only after that
+  (``require_stable``).
+- The positions are too large for the broker: the transaction is aborted, and the next flush has less metadata.
+- The answer to the commit is lost: the consumer asks until it is known, and does nothing else meanwhile.
+- A wait for the flush is cancelled: the transaction goes on, and the next one waits for its end.
 """
 
 from __future__ import annotations
