@@ -42,9 +42,9 @@ from consumer_sdk.runtime.dispatch.handlers import (
 from consumer_sdk.runtime.dispatch.lanes import Ordering
 from consumer_sdk.runtime.dispatch.pull_queue import Batches, PullQueue
 from consumer_sdk.runtime.dispatch.workers import BatchWorkers, Workers
-from consumer_sdk.runtime.engine import STALLED, Engine
+from consumer_sdk.runtime.engine import Engine
 from consumer_sdk.runtime.hooks import Hooks
-from consumer_sdk.runtime.observer import explain, looking, snapshot
+from consumer_sdk.runtime.observer import STALLED, explain, health, looking, snapshot
 from consumer_sdk.runtime.observing.health import Health, State
 from consumer_sdk.runtime.observing.snapshots import Snapshot
 from consumer_sdk.runtime.observing.stats import ConsumerStats
@@ -557,7 +557,7 @@ class Consumer(RunsHandlers):
         SECONDS.check("stalled_after", stalled_after, "health")
         FLAG.check("needs_progress", needs_progress, "health")
         self._check_loop()
-        return self._engine.health(stalled_after, needs_progress=needs_progress)
+        return health(self._engine, stalled_after, needs_progress=needs_progress)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:

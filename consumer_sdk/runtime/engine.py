@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from consumer_sdk.abc import (
@@ -35,10 +35,9 @@ from consumer_sdk.runtime.fetch_loop import DEFAULT_IN_FLIGHT, FetchLoop
 from consumer_sdk.runtime.flusher import Flusher
 from consumer_sdk.runtime.health_watch import HealthWatch, LagWatch
 from consumer_sdk.runtime.hooks import NO_HOOKS, SafeHooks
-from consumer_sdk.runtime.observer import look, stalled
 from consumer_sdk.runtime.observing.consumer_log import ConsumerLog, error_text
 from consumer_sdk.runtime.observing.events import EventKind, Events
-from consumer_sdk.runtime.observing.health import Health, HealthInputs, State, assess
+from consumer_sdk.runtime.observing.health import HealthInputs, State
 from consumer_sdk.runtime.observing.stats import ConsumerStats, PartitionTotals
 from consumer_sdk.runtime.observing.timing import Timing
 from consumer_sdk.runtime.options import Options
@@ -57,8 +56,6 @@ __all__ = ["Engine"]
 
 log = logging.getLogger(__name__)
 
-STALLED = 300.0
-"""Seconds for which a record may pin its partition's position before that is worth a word."""
 TOGETHER = 1000
 """Partitions that are asked before the event loop has its turn."""
 OUTAGES = LimitedLoggers("consumer_sdk", burst=3, repeats_alone=True)
@@ -531,26 +528,24 @@ class Engine:
             return "running"
         return "new" if self._loop is None else "opening"
 
-    def health(
-        self,
-        stalled_after: float = STALLED,
-        *,
-        needs_progress: bool = False,
-        is_looked: bool = False,
-    ) -> Health:
-        """Whether it works; ``is_looked``: by what somebody has just seen of all partitions."""
-        if self._supervisor is not None:
-            self.lag_watch.wanted_at = self.time()
-            if not is_looked:
-                look(self)
-        inputs = HealthInputs(
+    @property
+    def is_at_work(self) -> bool:
+        """Its tasks run."""
+        return self._supervisor is not None
+
+    def health_inputs(self, stalled: Sequence[tuple[Partition, float]]) -> HealthInputs:
+        """What tells whether it works.
+
+        Args:
+            stalled: partitions that one record has pinned for too long, and for how long.
+        """
+        return HealthInputs(
             state=self.state,
             failure=None if self._failure is None else error_text(self._failure),
-            turned=max(self.time() - self._health.turned, 0.0) if self._supervisor else 0.0,
+            turned=max(self.time() - self._health.turned, 0.0) if self.is_at_work else 0.0,
             is_gated=self.watch.is_gated,
-            stalled=stalled(self, stalled_after),
+            stalled=stalled,
         )
-        return assess(inputs, needs_progress=needs_progress)
 
     def time(self) -> float:
         """The loop's time; 0 before there is one, and after it was closed."""

@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from consumer_sdk.records import Explanation, Message, Partition
+from consumer_sdk.runtime.dispatch.workers import Workers
+from consumer_sdk.runtime.engine import Engine
+from consumer_sdk.runtime.observing.health import Health, assess
 from consumer_sdk.runtime.observing.snapshots import (
     PartitionSnapshot,
     PauseReason,
@@ -21,12 +24,10 @@ from consumer_sdk.runtime.observing.snapshots import (
 )
 from consumer_sdk.runtime.partitions.held_partition import HeldPartition
 
-if TYPE_CHECKING:
-    from consumer_sdk.runtime.dispatch.workers import Workers
-    from consumer_sdk.runtime.engine import Engine
+__all__ = ["STALLED", "explain", "health", "looking", "snapshot"]
 
-__all__ = ["explain", "look", "snapshot", "stalled"]
-
+STALLED = 300.0
+"""Seconds for which a record may pin its partition's position before that is worth a word."""
 CLOSELY = 500
 """Partitions, and four times as many unsettled records, that one snapshot looks at closely."""
 TOGETHER = 500
@@ -110,13 +111,13 @@ def snapshot(engine: Engine, *, is_looked: bool = False) -> Snapshot:
         is_looked: somebody has just looked at all partitions.
     """
     adapter, timing = engine.adapter, engine.timing
-    health = engine.health(is_looked=is_looked)
+    found = health(engine, is_looked=is_looked)
     return Snapshot(
         time=engine.wall(),
         broker=adapter.broker,
         group=adapter.group,
         state=engine.state,
-        health=health,
+        health=found,
         stats=engine.stats(),
         partitions=(*_seen(engine), *_left(engine)),
         handlers=0 if engine.workers is None else engine.workers.busy,
@@ -131,6 +132,22 @@ def snapshot(engine: Engine, *, is_looked: bool = False) -> Snapshot:
         events=engine.events.all(),
         event_counts=dict(engine.events.counts),
     )
+
+
+def health(
+    engine: Engine,
+    stalled_after: float = STALLED,
+    *,
+    needs_progress: bool = False,
+    is_looked: bool = False,
+) -> Health:
+    """Whether it works; ``is_looked``: by what somebody has just seen of all partitions."""
+    if engine.is_at_work:
+        engine.lag_watch.wanted_at = engine.time()
+        if not is_looked:
+            look(engine)
+    inputs = engine.health_inputs(stalled(engine, stalled_after))
+    return assess(inputs, needs_progress=needs_progress)
 
 
 def look(engine: Engine) -> None:
