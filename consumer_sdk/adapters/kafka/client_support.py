@@ -6,7 +6,7 @@ is listed in `REQUIRED`: nothing else in the package names a private attribute o
 imports from the client's protocol, without it being there.
 
 Any release may change private names. So a version outside of `LEAST` to `BELOW`, or one that lacks a name, is an error
-at the import. Modules that need aiokafka import this one first.
+at the import. Rooms whose modules need aiokafka import this one first.
 """
 
 from __future__ import annotations

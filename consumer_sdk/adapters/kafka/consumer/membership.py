@@ -8,9 +8,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
-
-# isort: split
 from aiokafka.errors import KafkaError
 
 from consumer_sdk.adapters.kafka.client.cluster import Cluster

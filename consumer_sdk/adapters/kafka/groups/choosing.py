@@ -7,9 +7,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
-
-# isort: split
 from aiokafka import errors as kafka
 from aiokafka.errors import IncompatibleBrokerVersion
 from aiokafka.protocol.admin import DescribeGroupsRequest

@@ -11,9 +11,6 @@ import logging
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
-
-# isort: split
 from aiokafka import TopicPartition
 
 from consumer_sdk.adapters.kafka.client.cluster import Cluster

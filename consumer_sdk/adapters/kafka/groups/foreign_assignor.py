@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
-
-# isort: split
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberAssignment,

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
-
-# isort: split
 from aiokafka import errors as kafka
 
 from consumer_sdk.adapters.kafka.client.faults import translate

@@ -21,9 +21,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
-
-# isort: split
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 
 from consumer_sdk.adapters.kafka.client.cluster import Cluster

@@ -16,9 +16,6 @@ The interval comes with each answer. A session is longer than that, and Kafka's 
 
 from __future__ import annotations
 
-from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
-
-# isort: split
 from aiokafka.errors import IncompatibleBrokerVersion
 
 from consumer_sdk.adapters.kafka.client.lookups import ConfigResource, configs_in, describe_configs

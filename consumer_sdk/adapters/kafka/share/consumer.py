@@ -7,9 +7,6 @@ import logging
 from collections.abc import Collection, Coroutine, Sequence
 from typing import Any
 
-from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
-
-# isort: split
 from aiokafka import TopicPartition
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 

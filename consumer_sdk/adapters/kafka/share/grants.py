@@ -6,9 +6,6 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 
-from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
-
-# isort: split
 from aiokafka import TopicPartition
 from aiokafka.errors import UnsupportedCodecError
 

@@ -17,9 +17,6 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
-
-# isort: split
 from aiokafka import TopicPartition
 from aiokafka.protocol.api import RequestStruct, Response
 from aiokafka.protocol.types import CompactArray, Int16, Int32, Int64, Schema

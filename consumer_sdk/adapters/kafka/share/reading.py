@@ -20,9 +20,6 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
-
-# isort: split
 from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
 
 from consumer_sdk.adapters.kafka.decoding.record_batches import batch_headers, oversized

@@ -14,9 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
-
-# isort: split
 from aiokafka.errors import CorruptRecordException
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import (

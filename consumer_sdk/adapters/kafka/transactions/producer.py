@@ -21,9 +21,6 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
-
-# isort: split
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError, for_code
 from aiokafka.partitioner import murmur2

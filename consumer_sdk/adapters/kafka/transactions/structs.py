@@ -11,9 +11,6 @@ from __future__ import annotations
 
 from typing import ClassVar, NamedTuple
 
-from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
-
-# isort: split
 from aiokafka.protocol.api import RequestStruct, Response
 from aiokafka.protocol.types import Int16, Int32, Int64, Schema
 

@@ -27,9 +27,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, get_args
 
-from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
-
-# isort: split
 from aiokafka.errors import KafkaError
 
 from consumer_sdk.abc import Adapter, DeadLetters, MakesLetters, Transactions
