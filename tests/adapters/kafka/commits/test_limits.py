@@ -109,6 +109,13 @@ async def test_limit_that_nobody_tells_is_halved_below_what_was_refused() -> Non
     assert len(sizes) == 12
 
 
+async def test_refusal_asks_for_the_limit_before_anything_is_guessed() -> None:
+    """Half of what was refused may be more than is taken, or much less."""
+    limit, asked = limit_of([(NAME, "2900", True, 5, False, [])])
+    await limit.shrink(3_000)
+    assert (limit.size, len(asked)) == (2_900, 1)
+
+
 async def test_refusal_that_is_known_by_now_shrinks_nothing() -> None:
     """The limit was asked for while the refused commit was in the air."""
     limit, asked = limit_of([(NAME, "100", True, 5, False, [])])
