@@ -382,6 +382,23 @@ def test_start_that_moves_is_stored_before_a_record_is_read(*, keeps_positions: 
     bench(test)
 
 
+def test_partition_whose_start_cannot_be_stored_is_not_held() -> None:
+    """Until it can: nothing of it is read, flushed or counted."""
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        faults, clock = Faults(), b.simulation.clock
+        store = MemoryStore(faults=faults)
+        faults.fail_next("save", times=10)
+        async with b.consumer(store=store, clock=clock, start=StartPoint.LATEST) as consumer:
+            await asyncio.sleep(2)
+            assert consumer.stats().partitions == ()
+            await asyncio.sleep(3600)
+            assert consumer.stats().partitions == (PLACE,)
+
+    bench(test)
+
+
 @pytest.mark.parametrize("interval, rounds", [(0.1, 2), (0.0, 8)])
 def test_partitions_acked_a_moment_apart_share_a_flush(interval: float, rounds: int) -> None:
     """The first one's is at once, the others' ten milliseconds later, unless the interval is shorter."""

@@ -91,7 +91,7 @@ IN_A_BATCH = b"\x08\x11\x10\x04\x18\x00\x20\x03\x30"
     [
         (IN_A_BATCH + b"\x05", 5),
         (IN_A_BATCH + b"\xac\x02", 300),
-        (IN_A_BATCH + b"\x81\x80\x04", 65_537),
+        (IN_A_BATCH + b"\x81\x81\x04", 65_665),
         (b"\x08\x11\x10\x04\x18\x00", 0),
         # In chunks: the id of the first chunk is a message in the message, and nothing of it counts.
         (b"\x08\x11\x10\x06\x18\x00\x3a\x06\x08\x11\x10\x04\x30\x05", 0),
