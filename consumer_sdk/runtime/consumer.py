@@ -105,10 +105,10 @@ class Consumer(RunsHandlers):
         application_id: the name of this application, which each checkpoint holds.
         out_of_range: what to do when the broker no longer stores the checkpoint's position:
             ``"fail"``, ``"earliest"``, ``"latest"`` or `AtTime` (logged and counted in `stats`).
-        unreadable: what to do with a record, or a batch, that the broker stores and nobody can
-            read (a wrong checksum, say): ``"fail"`` stops there, at each restart, with
-            `UnreadableRecordError`; ``"dead_letter"`` sends its raw bytes to the dead letters,
-            and goes on behind it. Without dead letters both stop.
+        unreadable: what to do with a stored record, or a batch, that cannot be read (for example
+            because of a wrong checksum): ``"fail"`` stops there, at each restart, with
+            `UnreadableRecordError`; ``"dead_letter"`` sends its raw bytes to the dead letters, and
+            goes on after it. Without dead letters both stop.
         max_lag: positions that a partition may be behind the end; None for no limit. For brokers
             whose positions are whole numbers.
         lag_policy: what to do with a partition that starts farther behind: ``"warn"``, ``"pause"`` it until
@@ -119,11 +119,12 @@ class Consumer(RunsHandlers):
         ack_timeout: when pulling, seconds from hand-out after which a delivery has failed; in
             `run`, of a message with an open tree, from its handler's return.
         drain_timeout: seconds that `aclose` waits for in-flight records.
-        max_in_flight: unsettled records before fetching stops; default 10 000, and at least
-            ten for each handler of `run`, if the broker sends as many.
-        max_in_flight_per_partition: the same for one partition; default a fair share.
-        max_in_flight_bytes: the same in bytes, estimated from the mean size of a partition's
-            records.
+        max_in_flight: unsettled records at which fetching stops; default 10 000, and at least ten
+            for each handler of `run`, if the broker sends as many.
+        max_in_flight_per_partition: unsettled records of one partition at which its fetching stops;
+            default a fair share.
+        max_in_flight_bytes: unsettled bytes at which fetching stops, estimated from the mean size
+            of a partition's records.
         max_retrying: most records that wait for a retry, or behind one, and do not count as in
             flight.
         max_holes: unsettled stretches below settled records that a partition may have; None for

@@ -68,13 +68,15 @@ class SchemaRegistry:
         url: ``https://host:8081``, with a path where the interface has one. The options may be in
             its query: ``https://host?username=reader&password=env:REGISTRY_PASSWORD``.
         username: for HTTP basic authentication, with ``password``.
-        password: itself, or ``env:NAME``, or ``file:/path``, looked up at each request.
+        password: the password itself, or ``env:NAME``, or ``file:/path``, which is looked up at
+            each request.
         token: a bearer token instead, in the same forms.
         ca_file: certificates to trust instead of the system's, PEM.
         timeout: seconds for one request and its answer.
-        attempts: how often is asked while the registry is away or says 5xx.
-        retry_delay: seconds before the second attempt; each later one waits twice as long, 5 s at most.
-        max_bytes: of an answer.
+        attempts: tries while the registry is unreachable or answers 5xx.
+        retry_delay: seconds before the second attempt; each later wait is twice as long, 5 s at
+            most.
+        max_bytes: most bytes of an answer.
 
     Raises:
         ConfigurationError: an option is none.

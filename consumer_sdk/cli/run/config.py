@@ -63,7 +63,7 @@ class ProcessOptions:
     """What ``[run]`` has beside the options of `Consumer.run`.
 
     Attributes:
-        workers: processes of one group.
+        workers: number of processes, all members of one group.
         uvloop: use uvloop's event loop.
     """
 
@@ -76,12 +76,12 @@ class AdminOptions:
     """What ``[admin]`` has: the arguments of `consumer_sdk.admin.serve`, by which others ask.
 
     Attributes:
-        listen: auto, unix:/path or 127.0.0.1:9464.
-        token: for whoever asks.
-        view: the page, and its stream.
-        actions: pause, resume, flush and stop.
-        hosts: names that a browser may ask it by.
-        max_viewers: pages that may be open at the same time.
+        listen: where the server listens: auto, unix:/path or 127.0.0.1:9464.
+        token: the token that requests have to carry.
+        view: serve the page and its stream.
+        actions: allow pause, resume, flush and stop.
+        hosts: host names under which the server may be asked.
+        max_viewers: most pages that may be open at the same time.
     """
 
     listen: str = option(NAME)
@@ -97,8 +97,9 @@ class TelemetryOptions:
     """What ``[telemetry]`` has.
 
     Attributes:
-        log: lines on stderr, for people or for programs.
-        metrics, traces: to OpenTelemetry, as its own environment variables say; or nowhere.
+        log: format of log lines on stderr, for people or for programs.
+        metrics, traces: send them to OpenTelemetry, configured by its own environment variables, or
+            nowhere.
     """
 
     log: Log = option(choice(*get_args(Log)))
