@@ -1,6 +1,6 @@
 """``python -m benchmarks NAME``: run one benchmark, or ``all``; without a name, list them.
 
-Progress goes to standard error. With ``--json`` the last line on standard output is one JSON
+``--only`` names the parts of one benchmark that has parts. Progress goes to standard error. With ``--json`` the last line on standard output is one JSON
 object. The exit status is 1 when a contestant failed.
 """
 
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{name:10} {line}")
         return 0
     names = list(BENCHMARKS) if options.name == "all" else [options.name]
-    results = {name: _measure(name, quick=options.quick) for name in names}
+    results = {name: _measure(name, quick=options.quick, only=options.only) for name in names}
     if options.write_docs:
         report.write(results)
     if options.json:
@@ -68,13 +68,33 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     parser.add_argument("--quick", action="store_true", help="a smoke run: one short round")
     parser.add_argument("--write-docs", action="store_true", help="rewrite docs/performance.md")
-    return parser.parse_args(arguments)
+    parser.add_argument("--only", metavar="PARTS", help="parts of a benchmark: streams,short,write")
+    options = parser.parse_args(arguments)
+    if options.only is not None:
+        options.only = _parts(parser, options)
+    return options
 
 
-def _measure(name: str, *, quick: bool) -> dict[str, Any]:
-    module = importlib.import_module(f"benchmarks.{BENCHMARKS[name][0]}")
+def _parts(parser: argparse.ArgumentParser, options: argparse.Namespace) -> list[str]:
+    """The parts that ``--only`` names."""
+    wanted: list[str] = options.only.split(",")
+    known = () if options.name in (None, "all") else getattr(_module(options.name), "PARTS", ())
+    if options.write_docs or not set(wanted) <= set(known):
+        parser.error(
+            f"--only {options.only}: {options.name} has {', '.join(known) or 'no parts'}; "
+            "tables for the documents are made of all of them"
+        )
+    return wanted
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"benchmarks.{BENCHMARKS[name][0]}")
+
+
+def _measure(name: str, *, quick: bool, only: list[str] | None) -> dict[str, Any]:
     began = time.monotonic()
-    result: dict[str, Any] = asyncio.run(module.measure(quick=quick, say=_say))
+    chosen = {} if only is None else {"only": only}
+    result: dict[str, Any] = asyncio.run(_module(name).measure(quick=quick, say=_say, **chosen))
     _say(f"{name}: {time.monotonic() - began:.0f} s")
     return result
 

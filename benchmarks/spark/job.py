@@ -23,7 +23,8 @@ class SparkJob:
         seconds: of a measurement that has no end of its own.
         contestants: who runs.
         value_bytes: of all values; 0 where each has 100.
-        has_streams: throughput is measured of streams too.
+        has_batches: throughput is measured of batches.
+        has_streams: throughput is measured of streams.
         is_smoke: the figures do not matter: Java compiles quickly rather than well.
     """
 
@@ -36,6 +37,7 @@ class SparkJob:
     seconds: float = 10.0
     contestants: tuple[str, ...] = ()
     value_bytes: int = 0
+    has_batches: bool = True
     has_streams: bool = True
     is_smoke: bool = False
 

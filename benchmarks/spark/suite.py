@@ -1,4 +1,7 @@
-"""Everything that ``python -m benchmarks spark`` measures, one driver after another."""
+"""Everything that ``python -m benchmarks spark`` measures, one driver after another.
+
+``--only streams,short,write`` measures some of it. Figures of other parts are absent then.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import json
 import logging
 import os
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -24,7 +27,21 @@ from benchmarks.spark.kinds import KINDS
 from benchmarks.spark.trickling import trickling
 from consumer_sdk.testing.servers import ExternalKafka, KafkaEndpoint, KafkaServer, external_address
 
-__all__ = ["Scale", "measure"]
+__all__ = ["PARTS", "Scale", "measure"]
+
+PARTS = (
+    "batches",
+    "streams",
+    "feed",
+    "mixed",
+    "kinds",
+    "short",
+    "write",
+    "memory",
+    "latency",
+    "idle",
+)
+"""What can be measured alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +90,12 @@ PATIENCE = 900.0
 """Seconds after which a driver counts as stuck."""
 
 
-async def measure(*, quick: bool, say: Say) -> dict[str, Any]:
-    """The figures of `AIMS`, and what they are made of."""
+async def measure(*, quick: bool, say: Say, only: Collection[str] = PARTS) -> dict[str, Any]:
+    """The figures of `AIMS`, and what they are made of; of some `PARTS`, where ``only`` names them."""
     scale = QUICK if quick else FULL
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # a new topic's sends are retried
     load = os.getloadavg()[0]
-    drivers = Drivers(say)
+    drivers = Drivers(say, only)
     async with _server() as server:
         found = await _on_one_topic(drivers, server, scale)
     found["idle"] = await _idle(drivers, scale)
@@ -94,14 +111,18 @@ class Drivers:
 
     Attributes:
         say: told of each, and of what it found.
+        only: the parts that run.
         failures: what went wrong with those that ended without a result.
     """
 
     say: Say
+    only: Collection[str] = PARTS
     failures: dict[str, str] = field(default_factory=dict)
 
-    async def run(self, module: str, job: SparkJob, *, nothing: Any) -> Any:
-        """What a driver printed; ``nothing`` when it failed."""
+    async def run(self, part: str, module: str, job: SparkJob, *, nothing: Any) -> Any:
+        """What a driver printed; ``nothing`` when it failed, or when its part does not run."""
+        if part not in self.only:
+            return nothing
         title = f"{module} {'/'.join(job.contestants)}"
         self.say(title)
         try:
@@ -131,7 +152,8 @@ async def _on_one_topic(drivers: Drivers, server: KafkaEndpoint, scale: Scale) -
     try:
         drivers.say(f"writing {scale.rows:,} records of 100 bytes, and as many of 50 to 150")
         await kafka_topic.fill(servers, topic, scale.rows)
-        await kafka_topic.fill(servers, mixed, scale.rows, spread=50)
+        if "mixed" in drivers.only:
+            await kafka_topic.fill(servers, mixed, scale.rows, spread=50)
         job = SparkJob(
             servers=servers,
             topic=topic,
@@ -143,12 +165,12 @@ async def _on_one_topic(drivers: Drivers, server: KafkaEndpoint, scale: Scale) -
         )
         found = await _throughput(drivers, job)
         found["mixed"] = await drivers.run(
-            "throughput", replace(job, topic=mixed, contestants=STREAMS), nothing=_NO_RATES
+            "mixed", "throughput", replace(job, topic=mixed, contestants=STREAMS), nothing=_NO_RATES
         )
         found["kinds"] = {name: await _kind(drivers, server, job, name) for name in KINDS}
         found["short"] = await _short(drivers, server, job)
         found["write"] = await drivers.run(
-            "writing", replace(job, contestants=STREAMS), nothing=failed()
+            "write", "writing", replace(job, contestants=STREAMS), nothing=failed()
         )
         found["memory"] = await _memory(drivers, job)
         async with trickling(servers, slow):
@@ -160,9 +182,16 @@ async def _on_one_topic(drivers: Drivers, server: KafkaEndpoint, scale: Scale) -
 
 
 async def _throughput(drivers: Drivers, job: SparkJob) -> dict[str, Any]:
+    parts = {"batches", "streams"} & set(drivers.only)
     found = await drivers.run(
+        min(parts, default="batches"),
         "throughput",
-        replace(job, contestants=BATCHES),
+        replace(
+            job,
+            contestants=BATCHES,
+            has_batches="batches" in parts,
+            has_streams="streams" in parts,
+        ),
         nothing=_NO_RATES,
     )
     lag = None
@@ -173,7 +202,7 @@ async def _throughput(drivers: Drivers, job: SparkJob) -> dict[str, Any]:
     return {
         "throughput": found,
         "lag": lag,
-        "feed": await drivers.run("feeding", feed, nothing=failed()),
+        "feed": await drivers.run("feed", "feeding", feed, nothing=failed()),
     }
 
 
@@ -181,6 +210,8 @@ async def _kind(
     drivers: Drivers, server: KafkaEndpoint, small: SparkJob, name: str
 ) -> dict[str, Any]:
     """Batches of a topic with other records."""
+    if "kinds" not in drivers.only:
+        return _NO_RATES
     kind = KINDS[name]
     job = replace(
         small,
@@ -199,7 +230,7 @@ async def _kind(
             values=kind.values(),
             compression=kind.compression,
         )
-        found: dict[str, Any] = await drivers.run("throughput", job, nothing=_NO_RATES)
+        found: dict[str, Any] = await drivers.run("kinds", "throughput", job, nothing=_NO_RATES)
     return found
 
 
@@ -209,7 +240,7 @@ async def _short(drivers: Drivers, server: KafkaEndpoint, job: SparkJob) -> dict
     async with _topic(server, job.topic):
         await kafka_topic.fill(job.servers, job.topic, job.rows)
         nothing = {"alone": failed(), "loaded": failed()}
-        found: dict[str, Any] = await drivers.run("short_runs", job, nothing=nothing)
+        found: dict[str, Any] = await drivers.run("short", "short_runs", job, nothing=nothing)
     return found
 
 
@@ -225,12 +256,16 @@ async def _topic(server: KafkaEndpoint, name: str) -> AsyncIterator[None]:
 async def _memory(drivers: Drivers, job: SparkJob) -> dict[str, Any]:
     """Every contestant alone: what one leaves behind must not count for the next."""
     alone = {name: replace(job, contestants=(name,)) for name in ("jvm", "ours", "naive")}
-    return {name: await drivers.run("memory", each, nothing={}) for name, each in alone.items()}
+    return {
+        name: await drivers.run("memory", "memory", each, nothing={})
+        for name, each in alone.items()
+    }
 
 
 async def _latency(drivers: Drivers, job: SparkJob, scale: Scale) -> dict[str, Any]:
     nothing = failed() | {"stages_ms": {}}
     found: dict[str, Any] = await drivers.run(
+        "latency",
         "trickle",
         replace(job, contestants=STREAMS, seconds=scale.trickle_seconds),
         nothing={"default": nothing, "filesystem": nothing},
@@ -240,6 +275,8 @@ async def _latency(drivers: Drivers, job: SparkJob, scale: Scale) -> dict[str, A
 
 async def _idle(drivers: Drivers, scale: Scale) -> dict[str, Any]:
     """What each source asks a broker while there is nothing to read."""
+    if "idle" not in drivers.only:
+        return {"seconds": scale.idle_seconds, "calls": {}}
     async with counted_kafka() as (kafka, servers, calls):
         await kafka.create_topic("idle", partitions=kafka_topic.PARTITIONS)
         await kafka_topic.fill(kafka.bootstrap_servers, "idle", scale.idle_rows)
@@ -253,7 +290,9 @@ async def _idle(drivers: Drivers, scale: Scale) -> dict[str, Any]:
         )
         counted = {}
         for name in STREAMS:
-            span = await drivers.run("idling", replace(job, contestants=(name,)), nothing={})
+            span = await drivers.run(
+                "idle", "idling", replace(job, contestants=(name,)), nothing={}
+            )
             if name in span:
                 counted[name] = dict(calls.between(span[name]["began"], span[name]["ended"]))
     return {"seconds": scale.idle_seconds, "calls": counted}

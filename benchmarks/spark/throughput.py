@@ -46,8 +46,9 @@ def _work(spark: SparkSession, job: SparkJob) -> dict[str, Any]:
         return job.rows / query.seconds
 
     streams = tuple(name for name in STREAMS if name in job.contestants and job.has_streams)
+    batches = job.contestants if job.has_batches else ()
     return {
-        "batch": turns(job.contestants, job.rounds, batch),
+        "batch": turns(batches, job.rounds, batch),
         "stream": turns(streams, job.rounds, stream),
         "steady": {"runs": steady, "failures": {}},
     }
