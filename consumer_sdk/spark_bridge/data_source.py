@@ -30,6 +30,7 @@ from pyspark.sql.types import (
 )
 
 from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.spark_bridge.collector import begin_call
 from consumer_sdk.spark_bridge.columns import COLUMNS
 from consumer_sdk.spark_bridge.option_values import COUNT, is_feed
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
@@ -58,6 +59,7 @@ class ConsumerSdkDataSource(DataSource):
 
     def schema(self) -> str | StructType:
         """The columns, by the options; see `consumer_sdk.spark_bridge.columns`."""
+        begin_call()
         given = source_options(self.options)
         names = COLUMNS if _is_feed(given) else PullOptions.parse(given).column_names
         if _is_table(self.options):
@@ -103,6 +105,7 @@ class ConsumerSdkDataSource(DataSource):
         return stream_writer(self._given(schema), schema)
 
     def _given(self, schema: StructType) -> dict[str, str]:
+        begin_call()
         return stored_options(schema) | source_options(self.options)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,13 +14,10 @@ pytest.importorskip("pyspark")
 ROOT = Path(__file__).parents[2]
 
 PROGRAM = """
-import gc, sys
-from pyspark import TaskContext
+import gc
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 from consumer_sdk.spark_bridge.pull.reading import Ranges, read_task
 
-if sys.argv[1] == "worker":
-    TaskContext._getOrCreate()
 options = PullOptions.parse({"url": "kafka://nowhere:9092/t"})
 for _ in range(3):
     assert not list(read_task(options, Ranges(())))
@@ -28,24 +26,36 @@ for _ in range(3):
 """
 
 
-def looked_at(where: str) -> list[int]:
-    """How many objects the collector looks at after each of three tasks."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, where], check=True, cwd=ROOT, capture_output=True, text=True
-    )
+SOURCE = """
+import gc
+from consumer_sdk.spark_bridge.data_source import ConsumerSdkDataSource
+
+for _ in range(3):
+    ConsumerSdkDataSource({"url": "kafka://nowhere:9092/t"}).schema()
+    gc.collect()
+    print(len(gc.get_objects()))
+"""
+
+
+def looked_at(program: str, **environment: str) -> list[int]:
+    """How many objects the collector looks at after each of three calls."""
+    command = [sys.executable, "-c", program]
+    given = os.environ | environment
+    done = subprocess.run(command, check=True, cwd=ROOT, env=given, capture_output=True, text=True)
     return [int(line) for line in done.stdout.split()]
 
 
-def test_a_worker_that_is_used_again_collects_no_modules() -> None:
-    """Its modules are tens of thousands of objects, and Spark collects after each task."""
-    first, *later = looked_at("worker")
+@pytest.mark.parametrize("program", [PROGRAM, SOURCE])
+def test_a_process_that_is_used_again_collects_no_modules(program: str) -> None:
+    """Its modules are tens of thousands of objects, and Spark collects after each task, and each plan."""
+    first, *later = looked_at(program, SPARK_REUSE_WORKER="1")
     assert first > 10_000
     assert max(later) < 1_000
 
 
 def test_the_collector_of_another_program_is_left_alone() -> None:
     """Who calls a reader in a process of its own decides about that itself."""
-    assert min(looked_at("elsewhere")) > 10_000
+    assert min(looked_at(PROGRAM)) > 10_000
 
 
 RUNNER = """

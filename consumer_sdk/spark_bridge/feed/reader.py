@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from consumer_sdk.spark_bridge.collector import begin_task
+from consumer_sdk.spark_bridge.collector import begin_call
 from consumer_sdk.spark_bridge.errors import FeedFormatError
 from consumer_sdk.spark_bridge.feed.files import Files
 from consumer_sdk.spark_bridge.feed.manifest_log import ManifestLog
@@ -267,7 +267,7 @@ def _tasks(files: Sequence[SegmentFile], most: int) -> list[InputPartition]:
 
 
 def _read(files: Files, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    begin_task()
+    begin_call()
     # Spark calls read once, with None, when there was nothing to plan.
     segments = partition.files if isinstance(partition, Segments) else ()
     return read_segments(files, segments)

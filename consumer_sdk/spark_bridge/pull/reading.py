@@ -21,7 +21,7 @@ from consumer_sdk.errors import AdapterError, PositionOutOfRangeError
 from consumer_sdk.range_reads import ArrowColumn, Columns, PartitionRange, RangeReader
 from consumer_sdk.records import Partition, StartPoint
 from consumer_sdk.spark_bridge.arrow import consecutive, header_lists, import_pyarrow, repeated
-from consumer_sdk.spark_bridge.collector import begin_task
+from consumer_sdk.spark_bridge.collector import begin_call
 from consumer_sdk.spark_bridge.columns import arrow_schema, partition_number
 from consumer_sdk.spark_bridge.errors import DataLossError
 from consumer_sdk.spark_bridge.pull.connections import of_this_process
@@ -63,7 +63,7 @@ def read_task(options: PullOptions, task: InputPartition) -> Iterator[pa.RecordB
         DataLossError: it has deleted records since, and ``failOnDataLoss`` is on.
         AdapterError: a record cannot be read.
     """
-    begin_task()
+    begin_call()
     # Spark calls read once, with None, when there was nothing to plan.
     ranges = task.ranges if isinstance(task, Ranges) else ()
     if not ranges:

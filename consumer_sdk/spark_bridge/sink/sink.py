@@ -29,7 +29,7 @@ from pyspark.sql.types import Row, StructType
 from consumer_sdk.errors import ConfigurationError, ConsumerSdkError
 from consumer_sdk.record_writes import Outgoing, RecordWriter
 from consumer_sdk.spark_bridge.arrow import import_pyarrow
-from consumer_sdk.spark_bridge.collector import begin_task
+from consumer_sdk.spark_bridge.collector import begin_call
 from consumer_sdk.spark_bridge.errors import SinkError
 from consumer_sdk.spark_bridge.pull.connections import of_this_process
 from consumer_sdk.spark_bridge.sink.options import SinkOptions
@@ -100,7 +100,7 @@ class Delivery:
             SinkError: not all are written, and some may be.
             ConsumerSdkError: none is written.
         """
-        begin_task()
+        begin_call()
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:
