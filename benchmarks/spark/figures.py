@@ -49,6 +49,7 @@ def figures(found: Mapping[str, Any]) -> dict[str, Any]:
         "short": {name: each["runs"] for name, each in found["short"].items()},
         "feed": found["feed"]["runs"],
         "write": found["write"]["runs"],
+        "cpu": {name: each["runs"] for name, each in found["cpu"].items()},
         "latency": {name: each["runs"] for name, each in found["latency"].items()},
     }
     idle = found["idle"]
@@ -62,6 +63,7 @@ def figures(found: Mapping[str, Any]) -> dict[str, Any]:
         "latency_p50_ms": {name: _medians(each) for name, each in runs["latency"].items()},
         "kind_rates": {name: _medians(each) for name, each in runs["kinds"].items()},
         "short_run_s": {name: _medians(each, 2) for name, each in runs["short"].items()},
+        "cpu_s": {name: each["kinds"] for name, each in found["cpu"].items()},
         "stages_ms": {name: each["stages_ms"] for name, each in found["latency"].items()},
         "rss_mb": {**found["memory"], "feed": {"feeder": found["feed"].get("feeder_mb")}},
         "idle": idle["calls"],
@@ -86,6 +88,8 @@ def _ratios(runs: Mapping[str, Any]) -> dict[str, float | None]:
             "pull_stream_steady_vs_jvm": ratio(runs["steady"], "ours", "jvm"),
             "short_run_s_vs_jvm": ratio(short["alone"], "ours", "jvm"),
             "short_run_loaded_s_vs_jvm": ratio(short["loaded"], "ours", "jvm"),
+            "stream_cpu_s_vs_jvm": ratio(runs["cpu"]["stream"], "ours", "jvm"),
+            "short_run_cpu_s_vs_jvm": ratio(runs["cpu"]["short"], "ours", "jvm"),
             "write_vs_jvm": ratio(runs["write"], "ours", "jvm"),
             "feed_vs_pull": ratio(runs["feed"], "feed", "ours"),
             "latency_p50_ms_vs_jvm": ratio(latency["default"], "ours", "jvm"),
@@ -109,6 +113,7 @@ def failures(found: Mapping[str, Any]) -> dict[str, str]:
         "feed": found["feed"],
         "write": found["write"],
         "short run": found["short"]["alone"],
+        **{f"processor time, {name}": each for name, each in found["cpu"].items()},
         "short run, loaded": found["short"]["loaded"],
         **{name: each["batch"] for name, each in found["kinds"].items()},
         "latency": found["latency"]["default"],

@@ -36,6 +36,7 @@ PARTS = (
     "mixed",
     "kinds",
     "short",
+    "cpu",
     "write",
     "memory",
     "latency",
@@ -168,7 +169,7 @@ async def _on_one_topic(drivers: Drivers, server: KafkaEndpoint, scale: Scale) -
             "mixed", "throughput", replace(job, topic=mixed, contestants=STREAMS), nothing=_NO_RATES
         )
         found["kinds"] = {name: await _kind(drivers, server, job, name) for name in KINDS}
-        found["short"] = await _short(drivers, server, job)
+        found |= await _short(drivers, server, job)
         found["write"] = await drivers.run(
             "write", "writing", replace(job, contestants=STREAMS), nothing=failed()
         )
@@ -235,13 +236,19 @@ async def _kind(
 
 
 async def _short(drivers: Drivers, server: KafkaEndpoint, job: SparkJob) -> dict[str, Any]:
-    """Streams of ten records."""
-    job = replace(job, topic=f"{job.topic}-short", rows=10, contestants=STREAMS)
-    async with _topic(server, job.topic):
-        await kafka_topic.fill(job.servers, job.topic, job.rows)
-        nothing = {"alone": failed(), "loaded": failed()}
-        found: dict[str, Any] = await drivers.run("short", "short_runs", job, nothing=nothing)
-    return found
+    """Streams of ten records; and the processor time of streams, theirs too."""
+    long = replace(job, contestants=STREAMS)
+    short = replace(long, topic=f"{job.topic}-short", rows=10)
+    nothing, no_cpu = {"alone": failed(), "loaded": failed()}, failed() | {"kinds": {}}
+    async with _topic(server, short.topic):
+        await kafka_topic.fill(short.servers, short.topic, short.rows)
+        return {
+            "short": await drivers.run("short", "short_runs", short, nothing=nothing),
+            "cpu": {
+                "stream": await drivers.run("cpu", "cpu", long, nothing=no_cpu),
+                "short": await drivers.run("cpu", "cpu", short, nothing=no_cpu),
+            },
+        }
 
 
 @asynccontextmanager

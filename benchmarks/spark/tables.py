@@ -32,6 +32,7 @@ def tables(result: Mapping[str, Any]) -> str:
             table(("source", "batch, rows/s", "of mixed sizes", "stream, rows/s"), _rates(result)),
             table(("batch of other records, rows/s", "JVM", "ours"), _kinds(result)),
             table(("ten records with `availableNow`, s", "JVM", "ours"), _short(result)),
+            table(("processor time, s", "JVM", "workers", "runner"), _cpu(result)),
             table(("sink", "rows written, rows/s"), _writes(result)),
             table(("p50 of a micro-batch, ms", "JVM", "ours"), _latency(result)),
             table(("peak RSS, MB", "JVM", "Python worker", "runner", "consumer"), _memory(result)),
@@ -44,7 +45,12 @@ def tables(result: Mapping[str, Any]) -> str:
 def _figures(result: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:
     for key, (sign, aim) in AIMS.items():
         yield f"`{key}`", figure(result[key], 2), f"{sign} {aim:g}"
-    for key in ("pull_vs_arrow_lists", "pull_mixed_vs_jvm"):
+    for key in (
+        "pull_vs_arrow_lists",
+        "pull_mixed_vs_jvm",
+        "stream_cpu_s_vs_jvm",
+        "short_run_cpu_s_vs_jvm",
+    ):
         yield f"`{key}`", figure(result[key], 2), "-"
 
 
@@ -58,6 +64,14 @@ def _rates(result: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:
                 text,
                 *(_given(given, name) for given in (rates["batch"], rates["mixed"], streams)),
             )
+
+
+def _cpu(result: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:
+    titles = {"stream": "the stream", "short": "ten records"}
+    for title, runs in result["cpu_s"].items():
+        for name, kinds in runs.items():
+            seconds = (figure(kinds.get(kind, 0), 2) for kind in ("jvm", "worker", "runner"))
+            yield f"{titles[title]}: {NAMES[name]}", *seconds
 
 
 def _writes(result: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:

@@ -29,6 +29,10 @@ def found() -> dict[str, Any]:
         },
         "kinds": {name: {"batch": BOTH} for name in KINDS},
         "short": {"alone": BOTH, "loaded": BOTH},
+        "cpu": {
+            "stream": {**BOTH, "kinds": {"jvm": {"jvm": 2.0}, "ours": {"jvm": 2.0, "runner": 1.0}}},
+            "short": {**BOTH, "kinds": {}},
+        },
         "mixed": {
             "batch": {"runs": {"jvm": [100.0] * 3, "ours": [150.0] * 3}, "failures": {}},
             "stream": {"runs": {"jvm": [50.0] * 3, "ours": [100.0] * 3}, "failures": {}},

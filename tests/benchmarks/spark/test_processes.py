@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from benchmarks.spark.processes import descendants, kind_of, peak_mb
+from benchmarks.spark.processes import cpu_seconds, descendants, kind_of, peak_mb
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,17 @@ def test_a_child_is_found_with_its_peak() -> None:
         assert (peak_mb(child.pid) or 0) > 1
         child.communicate(b"\n")
     assert peak_mb(child.pid) is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_processor_time_grows_while_a_child_works() -> None:
+    """A child that is neither Java nor Spark's Python is of no kind."""
+    program = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True); input()"
+    before = cpu_seconds(os.getpid())
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"\n"
+        after = cpu_seconds(os.getpid())
+        assert after["other"] - before.get("other", 0.0) >= 0.15
+        child.communicate(b"\n")
