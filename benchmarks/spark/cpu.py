@@ -15,32 +15,27 @@ from pyspark.sql import SparkSession
 from benchmarks.spark import sources
 from benchmarks.spark.contest import stream_group, turns
 from benchmarks.spark.job import SparkJob
-from benchmarks.spark.processes import cpu_seconds
+from benchmarks.spark.processes import between, spent
 from benchmarks.spark.session import run
 from benchmarks.spark.throughput import streamed
 
 
 def _work(spark: SparkSession, job: SparkJob) -> dict[str, Any]:
     sources.register(spark)
-    spent: dict[str, list[dict[str, float]]] = {}
+    kinds: dict[str, list[dict[str, float]]] = {}
 
     def one(name: str, number: int) -> float:
-        before = cpu_seconds(os.getpid())
+        before = spent(os.getpid())
         streamed(spark, name, job, stream_group(f"{job.group}-cpu", number))
-        took = between(before, cpu_seconds(os.getpid()))
+        took = between(before, spent(os.getpid()))
         if number:
-            spent.setdefault(name, []).append(took)
+            kinds.setdefault(name, []).append(took)
         return sum(took.values())
 
     return {
         **turns(job.contestants, job.rounds, one),
-        "kinds": {n: _medians(s) for n, s in spent.items()},
+        "kinds": {n: _medians(s) for n, s in kinds.items()},
     }
-
-
-def between(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """What was spent; a process that has ended in between, and is nobody's child, counts for nothing."""
-    return {kind: max(0.0, after[kind] - before.get(kind, 0.0)) for kind in after}
 
 
 def _medians(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
-__all__ = ["cpu_seconds", "descendants", "kind_of", "peak_mb", "peaks"]
+__all__ = ["Spent", "between", "descendants", "kind_of", "peak_mb", "peaks", "spent"]
 
 _PROC = Path("/proc")
 
@@ -22,27 +24,49 @@ def peaks(root: int) -> dict[str, float]:
     return found
 
 
-def cpu_seconds(root: int) -> dict[str, float]:
-    """Seconds of a processor so far, by kind, of the processes below ``root``.
+class Spent(NamedTuple):
+    """What a process has used of a processor, in seconds.
 
-    Of Python processes that have ended, those count that the JVM has started itself: the runners of streams.
+    Attributes:
+        kind: see `kind_of`.
+        parent: the process that has started it.
+        own: its own.
+        ended: of its children that have ended.
     """
-    found: dict[str, float] = defaultdict(float)
-    for pid in descendants(root):
-        kind = kind_of(_text(pid, "cmdline").replace("\0", " "))
-        own, ended = _cpu(pid)
-        found[kind or "other"] += own
-        if kind == "jvm":
-            found["runner"] += ended
-    return found
+
+    kind: str
+    parent: int | None
+    own: float
+    ended: float
 
 
-def _cpu(pid: int) -> tuple[float, float]:
-    """Of a process, and of its children that have ended."""
+def spent(root: int) -> dict[int, Spent]:
+    """The processes below ``root``."""
+    return {pid: _spent(pid) for pid in descendants(root)}
+
+
+def _spent(pid: int) -> Spent:
     # Behind the name, which may hold anything: the 14th to 17th field of proc(5).
     ticks = [int(each) for each in _text(pid, "stat").rpartition(")")[2].split()[11:15]]
-    own, ended = sum(ticks[:2]), sum(ticks[2:])
-    return own / os.sysconf("SC_CLK_TCK"), ended / os.sysconf("SC_CLK_TCK")
+    second = os.sysconf("SC_CLK_TCK")
+    kind = kind_of(_text(pid, "cmdline").replace("\0", " ")) or "other"
+    return Spent(kind, _parent(pid), sum(ticks[:2]) / second, sum(ticks[2:]) / second)
+
+
+def between(before: Mapping[int, Spent], after: Mapping[int, Spent]) -> dict[str, float]:
+    """Seconds of a processor from one look to the next, by kind.
+
+    Of the JVM's children that have ended meanwhile, what is new counts for the runner: a query has one, and
+    it ends with it. A worker that has ended counts for nothing, since its parent does not keep its times.
+    """
+    found: dict[str, float] = defaultdict(float)
+    for pid, now in after.items():
+        then = before.get(pid, now._replace(own=0.0, ended=0.0))
+        found[now.kind] += now.own - then.own
+        if now.kind == "jvm":
+            gone = (b.own for p, b in before.items() if b.parent == pid and p not in after)
+            found["runner"] += now.ended - then.ended - sum(gone)
+    return found
 
 
 def kind_of(command: str) -> str | None:

@@ -101,6 +101,8 @@ async def measure(*, quick: bool, say: Say, only: Collection[str] = PARTS) -> di
         found = await _on_one_topic(drivers, server, scale)
     found["idle"] = await _idle(drivers, scale)
     report = figures(found | {"failures": drivers.failures})
+    if set(only) < set(PARTS):
+        report["only"] = [*only]
     report["versions"] = {name: version(name) for name in ("pyspark", "pyarrow", "aiokafka")}
     report["load_average"] = [load, os.getloadavg()[0]]
     return report

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from benchmarks.spark.processes import cpu_seconds, descendants, kind_of, peak_mb
+from benchmarks.spark.processes import Spent, between, descendants, kind_of, peak_mb, spent
 
 
 @pytest.mark.parametrize(
@@ -40,14 +40,20 @@ def test_a_child_is_found_with_its_peak() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_processor_time_grows_while_a_child_works() -> None:
+def test_processor_time_is_counted_while_a_child_lives() -> None:
     """A child that is neither Java nor Spark's Python is of no kind."""
     program = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True); input()"
-    before = cpu_seconds(os.getpid())
+    before = spent(os.getpid())
     command = [sys.executable, "-c", program]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"\n"
-        after = cpu_seconds(os.getpid())
-        assert after["other"] - before.get("other", 0.0) >= 0.15
+        assert between(before, spent(os.getpid()))["other"] >= 0.15
         child.communicate(b"\n")
+
+
+def test_what_has_ended_is_the_runner() -> None:
+    """Not a daemon that nobody has used for a minute: what it had used before is no news."""
+    before = {1: Spent("jvm", 0, 5.0, 1.0), 2: Spent("worker", 1, 0.5, 0.0)}
+    after = {1: Spent("jvm", 0, 7.0, 1.9), 3: Spent("worker", 1, 0.25, 0.0)}
+    assert between(before, after) == {"jvm": 2.0, "runner": pytest.approx(0.4), "worker": 0.25}
