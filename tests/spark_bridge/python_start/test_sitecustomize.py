@@ -70,3 +70,40 @@ def test_importing_the_file_by_its_whole_name_changes_nothing() -> None:
     name = "consumer_sdk.spark_bridge.python_start.sitecustomize"
     program = f"import sys; before = list(sys.path); import {name}; print(sys.path == before)"
     assert printed(program, str(START.parents[2])) == "True"
+
+
+# The error of a process that makes a source shows from where it has imported PySpark.
+SESSION = """
+import os, sys
+os.environ["PYSPARK_PYTHON"] = sys.executable
+from pyspark.sql import SparkSession
+from consumer_sdk import spark_bridge
+
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+builder.config("spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled", "false")
+spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
+if sys.argv[1] == "registered":
+    spark_bridge.register(spark)
+try:
+    spark.read.format("consumer_sdk").option("url", "storm://nowhere").load()
+except Exception as error:
+    assert "create_data_source" in str(error)
+    print("zip" if "pyspark.zip" in str(error) else "folder")
+spark.stop()
+"""
+
+
+@pytest.mark.campaign
+@pytest.mark.spark
+@pytest.mark.parametrize("how,place", [("registered", "folder"), ("found", "zip")])
+def test_spark_starts_the_processes_of_a_registered_source_so(
+    tmp_path: Path, how: str, place: str
+) -> None:
+    """Those of a source that Spark has found by itself are as Spark starts them."""
+    environment = {name: text for name, text in os.environ.items() if name != "SPARK_HOME"}
+    environment["PYTHONPATH"] = str(START.parents[2])
+    command = [sys.executable, "-c", SESSION, how]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines()[-1] == place
