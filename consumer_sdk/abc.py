@@ -1,7 +1,7 @@
-"""The seams: what adapter, tracker, store and runtime owe one another.
+"""The contracts between adapter, tracker, store and runtime.
 
-Every rule answers something that was seen on a real broker. ``consumer_sdk.testing.conformance``
-has a case for each; an implementation that passes the suite can be used with `Consumer`.
+Every rule comes from an observation on a real broker. ``consumer_sdk.testing.conformance`` has a
+case for each rule. An implementation that passes the suite works with `Consumer`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
 
 
 class Clock(Protocol):
-    """Where time comes from; tests pass a virtual one."""
+    """The source of the time; tests give a virtual one."""
 
     def monotonic(self) -> float:
         """Seconds that never go back; the event loop's time."""
@@ -73,21 +73,21 @@ class AssignmentOwner(ABC):
 
     @abstractmethod
     async def assigned(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, Start]:
-        """Claims and decodes checkpoints, and decides where each assignment starts.
+        """Claims and decodes checkpoints, and returns where each assignment starts.
 
-        No run of an assignment comes out of `Adapter.fetch` before this has returned and its
-        seek is done. An assignment that is missing from the answer is not granted: the adapter
-        releases it. If it raises, the partitions stay gated, the adapter tries again after a
-        back-off, and the error surfaces from `Adapter.fetch` when it is not a transient one.
+        `Adapter.fetch` returns no run of an assignment before this has returned and the seek is
+        done. An assignment that is missing from the result is not granted: the adapter releases it.
+        If this raises an error, the partitions stay gated, and the adapter tries again after a
+        back-off. `Adapter.fetch` raises the error if it is not transient.
 
         Cancellation: the adapter may cancel it, and ends it before it calls `revoked`.
         """
 
     @abstractmethod
     async def revoked(self, assignments: Sequence[Assignment], *, deadline: float) -> None:
-        """Purges what is queued, drains, flushes a last time, and closes the trackers.
+        """Drops queued records, drains, flushes a last time, and closes the trackers.
 
-        Never awaits a fetch. Nothing leaves it, not even CancelledError. Afterwards no write of
+        It never awaits a fetch. It raises no error, not even CancelledError. Afterwards no write of
         those epochs succeeds. Unknown and closed assignments are skipped.
 
         Args:
@@ -99,10 +99,10 @@ class AssignmentOwner(ABC):
         """Closes the trackers at once, without a flush. Idempotent; callable during `revoked`."""
 
     def lapsed(self, assignment: Assignment, positions: Collection[Position]) -> None:  # noqa: B027 - may be ignored
-        """A queue's broker has taken these records back; the assignment goes on.
+        """Says that a queue's broker has taken these records back. The assignment goes on.
 
-        What waits of them is not handed out, here: it comes again, to whomever. Handlers that
-        run go on. Positions that are unknown, settled or in handlers are skipped.
+        Those that wait are not handed out: the broker redelivers them, to any consumer. Running
+        handlers go on. Positions that are unknown, settled or in handlers are skipped.
         """
 
 
@@ -126,8 +126,8 @@ class Adapter(ABC):
         """Connects, verifies (stream exists, options are valid) and joins.
 
         Args:
-            owner: whom it tells of assignments.
-            leases: makes a member of a group, where ``capabilities.needs_leases``.
+            owner: the owner, which is told of assignments.
+            leases: makes a member of a group, if ``capabilities.needs_leases``.
 
         Raises:
             ConfigurationError: an option or stream that cannot work.
@@ -138,19 +138,19 @@ class Adapter(ABC):
     async def run(self) -> None:
         """Background duties (watchdog, leases, discovery), also while paused.
 
-        Runs in the runtime's task group until cancelled; raises what is fatal. Returning is
-        allowed: then there are none.
+        Runs in the runtime's task group until it is cancelled; raises fatal errors. It may return
+        if there are no duties.
         """
 
     @abstractmethod
     async def fetch(self, *, max_records: int, max_bytes: int, max_wait: float) -> list[Run]:
-        """The next runs of unpaused assignments, waiting up to ``max_wait`` seconds for some.
+        """Returns the next runs of unpaused assignments; waits up to ``max_wait`` seconds for them.
 
-        ``max_bytes`` is soft. One bad partition never raises: it is a run with a ``fault``.
-        What cannot be read is such a fault, `UnreadableRecordError`, whenever it is fetched, and
-        is never passed over; where the adapter knows how far it reaches, see `Run.unreadable`.
-        A run of an assignment that was revoked meanwhile may still come out; the runtime
-        throws it away.
+        ``max_bytes`` is soft. A bad partition raises no error: its run has a ``fault``. A record
+        that cannot be read is such a fault, an `UnreadableRecordError`, each time that it is
+        fetched, and is never skipped. If the adapter knows how far the damage reaches, see
+        `Run.unreadable`. A run of an assignment that was revoked meanwhile may still be returned;
+        the runtime drops it.
 
         Raises:
             TransientAdapterError: the runtime waits and calls again.
@@ -161,66 +161,68 @@ class Adapter(ABC):
 
     @abstractmethod
     def pause(self, assignment: Assignment) -> None:
-        """Stops fetching it, keeping position and membership; one more run may come.
+        """Stops fetching a partition, and keeps position and membership; one more run may come.
 
-        The owner may call it while it is asked where to start: then nothing is fetched at all.
+        The owner may call it while it is asked where to start. Then no record is fetched at all.
         """
 
     @abstractmethod
     def resume(self, assignment: Assignment) -> None:
-        """Undoes `pause`; after `Run.unreadable`, goes on behind that.
+        """Undoes `pause`; after `Run.unreadable`, goes on after the unreadable record.
 
-        Both do nothing on an assignment that is not held.
+        `pause` and `resume` have no effect on an assignment that is not held.
         """
 
     @abstractmethod
     async def commit(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
-        """Tells the broker; one outcome for each flush, in order.
+        """Commits flushes at the broker; one outcome for each flush, in order.
 
-        Never raises for one bad partition, never moves the broker's position backwards, and
-        carries the epoch's own fence. Without a store this is what makes a flush durable. With
-        ``capabilities.wants_settled`` it acks each of `AckFlush.settled` by itself, answers RETRY
-        while it is disconnected, and SENT where the broker does not say that it has heard. With
-        ``capabilities.wants_ends`` it is told of checkpoints that have ended, once the store has
-        them: it releases the lease as ended, and the assignment is over.
+        It raises no error for one bad partition, never moves the broker's position backwards, and
+        carries the fence of the epoch. Without a store, it makes a flush durable.
+
+        With ``capabilities.wants_settled`` it acks each record of `AckFlush.settled` by itself,
+        answers RETRY while it is disconnected, and SENT if the broker does not confirm acks. With
+        ``capabilities.wants_ends`` it gets checkpoints that have ended, when the store has them. It
+        releases the lease as ended, and the assignment is over.
         """
 
     @abstractmethod
     async def committed(
         self, assignments: Sequence[Assignment]
     ) -> Mapping[Assignment, Committed | None]:
-        """The broker's own idea of where the group is; None where it has none.
+        """The group's position at the broker; None if the broker has none.
 
-        Not asked of a queue, which always starts at `StartPoint.BROKER`.
+        Not called for a queue, which always starts at `StartPoint.BROKER`.
         """
 
     @abstractmethod
     async def positions(
         self, assignments: Sequence[Assignment], at: Start
     ) -> Mapping[Assignment, Position | None]:
-        """What `EARLIEST`, `LATEST` (the next position) or a time stand for now.
+        """The current positions of `EARLIEST`, `LATEST` (the next position) or a time.
 
-        None: the broker cannot say, or no record is that new. Of any partitions, also of some
-        that are not held (their epoch is 0).
+        None: the broker cannot tell, or no record is that new. It may be called for partitions that
+            are not held (their epoch is 0).
         """
 
     async def time(self) -> float:
         """The broker's clock when the adapter was opened, in seconds since the epoch; never ahead.
 
-        What "latest" is pinned as: nothing is passed over that comes while the first start is
-        delayed. Asked only where ``capabilities.knows_ends`` is False.
+        "latest" is pinned as this time, so records that arrive while the first start is delayed are
+        read. Called only if ``capabilities.knows_ends`` is False.
         """
         raise NotImplementedError
 
     @abstractmethod
     async def partitions(self, stream: str) -> Sequence[Partition]:
-        """All partitions of one of its streams, whoever holds them."""
+        """All partitions of one of its streams, whichever member holds them."""
 
     async def gone(self, partitions: Sequence[Partition]) -> Sequence[Partition]:  # noqa: ARG002 - for overriders
-        """Those that have no record any more, never will, and are nobody's: for good.
+        """The partitions that have no records and no owner, and never will.
 
-        Asked from time to time of all that have a checkpoint, where ``capabilities.wants_ends``; then
-        their checkpoints are removed. By default, and where there is any doubt, none.
+        Called from time to time for all partitions with a checkpoint, if
+        ``capabilities.wants_ends``. The runtime removes the checkpoints of the returned ones. By
+        default, and in doubt, there are none.
 
         Raises:
             AdapterError: the broker does not answer.
@@ -232,23 +234,23 @@ class Adapter(ABC):
     async def lag(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, int | None]:
         """How far behind the fetch position is, in ``capabilities.lag_unit``; None where unknown.
 
-        Of a queue: how many records its group has not settled, whoever holds them.
+        For a queue: how many records its group has not settled, including those of other consumers.
         """
 
     @abstractmethod
     def drop(self, assignment: Assignment) -> None:
-        """The store says FENCED: stop fetching it.
+        """Stops fetching a partition, because the store has answered FENCED.
 
-        If it is still ours, it is granted again with a new epoch.
+        If the partition still belongs to this consumer, it is granted again with a new epoch.
         """
 
     def held_until(self) -> float:
-        """The loop time up to which nobody else can have been given what is held.
+        """The loop time until which no other member can have got the held partitions.
 
-        One session, or one lease, after the start of the last heartbeat or renewal that was
-        answered; infinite where nobody takes anything over because of time. A process that was
-        stopped, or whose loop was blocked, hands nothing out and claims nothing before this lies
-        ahead again.
+        It is one session, or one lease, after the start of the last answered heartbeat or renewal;
+        infinite if no member takes partitions over because of time. A process that was stopped, or
+        whose loop was blocked, hands out no record and claims no partition before this time is in
+        the future again.
         """
         return math.inf
 
@@ -257,10 +259,11 @@ class Adapter(ABC):
         """Text that changes when the stream is deleted and made again; None where unknown."""
 
     def gaps(self, positions: Sequence[Position]) -> Sequence[int]:
-        """Where records may lie between positions that are given.
+        """Where records may lie between the given positions.
 
-        Asked of a log with ``capabilities.wants_settled``, whose broker may deliver a record late: what
-        lies in a gap was never seen, and is not taken for settled. By default, before each but the first.
+        Called for a log with ``capabilities.wants_settled``, whose broker may deliver a record
+        late: a record in a gap was never seen, so it does not count as settled. By default there is
+        a gap before each position but the first.
 
         Args:
             positions: ascending.
@@ -298,13 +301,13 @@ class Adapter(ABC):
 class AckTracker(ABC):
     """The acks of one assignment; pure: no clock, no I/O, no asyncio.
 
-    ``now`` is monotonic, ``wall`` wall-clock, both in seconds. An *index* is minted for each
-    tracked record, dense and growing: it is the handle that settles it. Nothing that is called
-    late, twice or for a stranger raises or moves a checkpoint backwards: it answers False and
-    is counted.
+    ``now`` is monotonic, ``wall`` wall-clock, both in seconds. Each tracked record gets an *index*,
+    dense and growing, with which it is settled. A call that is late, comes twice or names an
+    unknown record raises no error and moves no checkpoint backwards: it returns False and is
+    counted.
 
     Attributes:
-        ignored: how often.
+        ignored: how many such calls there were.
     """
 
     __slots__ = ()
@@ -313,10 +316,11 @@ class AckTracker(ABC):
 
     @abstractmethod
     def restore(self, checkpoint: Checkpoint, now: float, wall: float, *, durable: bool) -> None:
-        """Starts from a checkpoint; before the first `track`.
+        """Starts from a checkpoint. Call it before the first `track`.
 
         Args:
-            durable: False: the first flush writes it although nothing was acked (a pin).
+            durable: False: the first flush writes the checkpoint although no record was acked (a
+                pin).
 
         Raises:
             ConfigurationError: something was tracked before.
@@ -324,12 +328,12 @@ class AckTracker(ABC):
 
     @abstractmethod
     def track(self, run: Run, now: float) -> Tracked:
-        """Mints consecutive indices for a whole run, which may be empty.
+        """Gives consecutive indices to the records of a run, which may be empty.
 
         `Tracked.bind` tells the messages their indices, `Tracked.arrivals` what to do with each.
 
         Raises:
-            AdapterError: of a log, the run brings new records out of order. Nothing was tracked.
+            AdapterError: the run of a log has new records out of order. No record was tracked.
         """
 
     @abstractmethod
@@ -357,8 +361,8 @@ class AckTracker(ABC):
     ) -> Verdict:
         """Counts a failed delivery.
 
-        ``item`` comes back through `due`, or is dropped when the record is settled meanwhile.
-        IGNORED: an older attempt's late nack.
+        `due` returns ``item`` later, unless the record is settled meanwhile. IGNORED: the nack is
+        late, from an older attempt.
 
         Raises:
             ConfigurationError: ``delay`` is negative or not finite, or ``now`` is no time.
@@ -370,7 +374,8 @@ class AckTracker(ABC):
     ) -> bool:
         """Moves the ack timeout of this delivery to ``seconds`` from now; 0 turns it off.
 
-        ``item`` turns on one that is off, and comes back through `due`; without it that is False.
+        With ``item``, it also starts a timeout that is off, and `due` returns ``item`` later.
+        Without ``item``, it returns False then.
 
         Raises:
             ConfigurationError: ``seconds`` is negative or not finite, or ``now`` is no time.
@@ -386,52 +391,53 @@ class AckTracker(ABC):
 
     @abstractmethod
     def dead_lettered(self, index: int) -> bool:
-        """The dead letter is durable: the record is settled."""
+        """Settles a record whose dead letter is durable."""
 
     def release(self, index: int) -> bool:  # noqa: ARG002 - for overriders
         """Gives a record that waits for its next attempt back to the broker, by the next flush.
 
-        Of a queue, where ``capabilities.longest_hold`` is less than the wait. By default, nothing is given back.
+        For a queue whose ``capabilities.longest_hold`` is shorter than the wait. By default no
+        record is given back.
         """
         return False
 
     @abstractmethod
     def due(self, now: float, most: int | None = None) -> Due:
-        """What the time has brought, in the order in which the records were tracked.
+        """Returns retries that are due and deliveries that have expired, in the order in which the records were tracked.
 
         Args:
-            most: so many records at most, the earliest due first; then `next_due` tells of the
-                rest. A million at once would hold the event loop for seconds.
+            most: most records, the earliest due first; `next_due` tells of the rest. A million at
+                once would block the event loop for seconds.
         """
 
     @abstractmethod
     def next_due(self) -> float | None:
-        """When `due` will have something, or None."""
+        """When `due` will return a record, or None."""
 
     @abstractmethod
     def flush(self, now: float, wall: float, *, force: bool = False) -> AckFlush | None:
-        """What is to be made durable now, or None. One in the air at a time.
+        """Returns what has to be made durable now, or None. One flush at a time is under way.
 
         Args:
-            force: do not wait for the interval; still None when nothing has changed.
+            force: do not wait for the interval; the result is still None if nothing has changed.
         """
 
     @abstractmethod
     def flushed(self, flush: AckFlush, outcome: Outcome) -> None:
-        """The answer to a flush, whatever it is; one that is not in the air is ignored.
+        """Takes the outcome of a flush; a flush that is not under way is ignored.
 
-        DURABLE and SENT confirm it. After any other answer the next flush carries all of it
-        again: after RETRY it is due, after FENCED and GONE as soon as something else changes.
+        DURABLE and SENT confirm it. After any other outcome the next flush carries all of it again:
+        after RETRY at once, after FENCED and GONE when something else changes.
         """
 
     def flush_failed(self, flush: AckFlush) -> None:
-        """Nobody has answered the flush (an error, a cancellation): as after RETRY."""
+        """Says that the flush got no outcome (an error, a cancellation); works like RETRY."""
         self.flushed(flush, Outcome(OutcomeKind.RETRY))
 
     @property
     @abstractmethod
     def flush_number(self) -> int:
-        """The number that the next flush will have: what a receipt waits for."""
+        """The number of the next flush, for which a wait for durability waits."""
 
     @property
     @abstractmethod
@@ -441,21 +447,21 @@ class AckTracker(ABC):
     @property
     @abstractmethod
     def is_dirty(self) -> bool:
-        """Something is settled (or counted, or moved) that no flush carries yet."""
+        """Whether something was settled, counted or moved that no flush carries yet."""
 
     @property
     @abstractmethod
     def flush_due(self) -> float | None:
-        """When `flush` will have something; None when clean or while a flush is in the air."""
+        """When `flush` will return something; None if nothing has changed, or while a flush is under way."""
 
     @property
     @abstractmethod
     def unsettled(self) -> int:
-        """Records tracked and not settled, in all states."""
+        """How many records are tracked and not settled, in all states."""
 
     @abstractmethod
     def is_settled(self, index: int) -> bool:
-        """Nothing is left to do for a record: it is settled, or was never tracked."""
+        """Whether nothing is left to do for a record: it is settled, or was never tracked."""
 
     @property
     @abstractmethod
@@ -469,11 +475,11 @@ class AckTracker(ABC):
 
     @abstractmethod
     def checkpoint(self, now: float, wall: float) -> Checkpoint:
-        """The state now, whatever flush is in the air.
+        """The current state, independent of a flush under way.
 
         Raises:
-            ConsumerClosedError: after `close`, which has forgotten it: a checkpoint without the
-                open records would pass them.
+            ConsumerClosedError: after `close`, which has dropped the open records: a checkpoint
+                without them would pass them.
         """
 
     @abstractmethod
@@ -482,7 +488,7 @@ class AckTracker(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Every later call is a counted no-op, but `checkpoint`; holds no memory."""
+        """Frees the memory. Every later call is a counted no-op, except `checkpoint`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -494,7 +500,7 @@ class StoreItem:
 
 
 class Leases(ABC):
-    """Who reads which partition of one stream, in one group, where the broker does not say.
+    """Shares the partitions of one stream among the members of a group, for brokers that do not assign partitions.
 
     An object is one member of the group, under a name that nobody has had before. Nothing happens
     in the background; an adapter's own loop calls, at least every third of ``duration``::
@@ -507,14 +513,14 @@ class Leases(ABC):
         ...                                         # hand todo.hand_over over, in another task
         await leases.changed(leases.duration / 3)
 
-    **Ownership.** A lease is its owner's until another member takes it. Each take has a fence
-    above all earlier ones: the checkpoint store refuses an owner of before from the moment at
-    which the new one has claimed, however late it learns of its loss.
+    **Ownership.** A lease belongs to its owner until another member takes it. Each take has a fence
+    above all earlier ones. When the new owner has claimed the checkpoint, the store refuses the
+    former owner, however late that one learns of its loss.
 
-    **Death.** A member is dead for another one that has looked for ``duration`` seconds and seen
-    no renewal, by its own monotonic clock and counting no time in which the store could not be
-    read. Clocks of different hosts are never compared. The member itself gives up ``duration``
-    seconds after its last renewal began.
+    **Death.** A member counts as dead for another one that has seen no renewal for ``duration``
+    seconds, by its own monotonic clock, without the time in which it could not read the store.
+    Clocks of different hosts are never compared. The member itself stops ``duration`` seconds after
+    its last renewal began.
 
     **Handover.** The owner of a wanted partition has ``handover`` seconds to drain, flush and
     release it; after ``handover + duration`` it is taken from it.
@@ -679,11 +685,11 @@ class LeaseSource(Protocol):
 
 
 class CheckpointStore(ABC):
-    """Where checkpoints live; fenced, so that a former owner can never overwrite.
+    """Keeps checkpoints. It is fenced, so a former owner can never overwrite a newer checkpoint.
 
-    A stored record carries (writer, fence, serial): after a write whose result is unknown
-    (reply lost, timed out, cancelled) the store reads it back: same serial: durable; its own
-    older serial: written again; else FENCED. Text is opaque to the store and at most
+    A stored checkpoint carries (writer, fence, serial). After a write whose result is unknown
+    (reply lost, timed out, cancelled) the store reads it back. The same serial means DURABLE; with
+    its own older serial it writes again; otherwise it is FENCED. Text is opaque to the store and at most
     ``max_size`` bytes of UTF-8.
     """
 
@@ -696,7 +702,8 @@ class CheckpointStore(ABC):
         """Connects and checks that the store can be read and written.
 
         Raises:
-            StoreError: it cannot; says what to do. Never means "start at latest".
+            StoreError: the store cannot be used; the text says what to do. The consumer then stops,
+                and never starts elsewhere.
         """
 
     @abstractmethod
@@ -715,15 +722,15 @@ class CheckpointStore(ABC):
 
     @abstractmethod
     async def save(self, group: str, items: Sequence[StoreItem]) -> list[Outcome]:
-        """Writes all in as few round trips as can be, each partition atomically.
+        """Writes all items in as few round trips as possible, each partition atomically.
 
-        One outcome for each item, in order. A stale owner's is FENCED alone, the rest are
-        written; an outage is RETRY; never raises for them.
+        It returns one outcome for each item, in order. Items of a former owner are FENCED, and the
+        others are written. An outage is RETRY. It raises no error for these.
         """
 
     @abstractmethod
     async def forget(self, assignments: Sequence[Assignment]) -> None:
-        """Drops what the store remembers of these claims; a later save of theirs is FENCED."""
+        """Drops these claims; a later save under them is FENCED."""
 
     @abstractmethod
     async def peek(
@@ -739,7 +746,7 @@ class CheckpointStore(ABC):
     async def delete(self, group: str, partitions: Iterable[Partition]) -> None:
         """Deletes checkpoints, and then reopens the leases that the store has of these partitions.
 
-        A tombstone with the fence stays, so that a stale owner cannot bring them back.
+        A tombstone with the fence stays, so a former owner cannot restore them.
         """
 
     async def purge(self, group: str, checkpoints: Mapping[Partition, str]) -> None:
@@ -748,7 +755,7 @@ class CheckpointStore(ABC):
         A save under an earlier claim is refused as before; by default this is a `delete`.
 
         Args:
-            checkpoints: the text of each, as it was read; what has been written over it stays.
+            checkpoints: the text of each, as it was read; a newer text stays.
 
         Raises:
             StoreError: some may be left: purge them again.
@@ -812,7 +819,7 @@ class CheckpointStore(ABC):
 
 
 class DeadLetters(ABC):
-    """A destination for records that were given up."""
+    """A destination for dead letters."""
 
     __slots__ = ()
 

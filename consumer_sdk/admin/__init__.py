@@ -1,6 +1,6 @@
 """A running consumer's own small server: probes, metrics, a live page, and actions by hand.
 
-It answers in the consumer's event loop, and costs nothing while nobody asks.
+It runs in the consumer's event loop, and costs nothing while there are no requests.
 """
 
 from __future__ import annotations

@@ -57,19 +57,19 @@ def app(
     hosts: Collection[str] = (),
     max_viewers: int = VIEWERS,
 ) -> ASGIApp:
-    """An ASGI application, to be mounted in one that runs in the consumers' event loop.
+    """Returns an ASGI application, to mount in one that runs in the consumers' event loop.
 
     ``service.mount("/consumer", admin.app(consumer, token=…))`` of FastAPI or Starlette.
 
     Args:
-        consumers: all that it shows.
-        token: what requests must show, as ``Authorization: Bearer …`` or by logging in to the page;
-            probes need none. None: whoever reaches it is let in.
+        consumers: the consumers that it shows.
+        token: the token that requests need, as ``Authorization: Bearer …`` or by a login to the
+            page. Probes need none. None: every request is allowed.
         view: the page and its data; without it there are probes and metrics alone.
-        actions: who may look may also pause, resume, flush and stop.
-        hosts: names by which it is asked, beside localhost and addresses. Others are refused, since
-            any site can have its name lead to this machine.
-        max_viewers: that look at the same time; another one is told to come later.
+        actions: viewers may also pause, resume, flush and stop.
+        hosts: host names under which it may be asked, beside localhost and addresses. Others are
+            refused, because any site can make its name point to this machine.
+        max_viewers: most viewers at the same time; another one gets 503 with a Retry-After.
 
     Raises:
         MissingExtraError: the extra ``admin`` is not installed.

@@ -43,10 +43,11 @@ def serve(
     hosts: Collection[str] = (),
     max_viewers: int = VIEWERS,
 ) -> AdminServer:
-    """A server for as long as its block: ``async with admin.serve(consumer) as server:``.
+    """Returns a server that runs as long as its block: ``async with admin.serve(consumer) as server:``.
 
     Args:
-        consumers: all that it shows. They run in this event loop, and may be opened later.
+        consumers: the consumers that it shows. They run in this event loop, and may be opened
+            later.
         address: ``unix:/path``, ``127.0.0.1:9464``, or any other with a ``token``. None for a Unix
             socket of mode 0600 where ``consumer-sdk top`` looks for it.
         token, view, actions, hosts, max_viewers: as in `app`.
@@ -54,7 +55,7 @@ def serve(
     Raises:
         MissingExtraError: the extra ``admin`` is not installed.
         ConfigurationError: an option that cannot work, or no token for an address that others reach;
-            on entering the block, somebody listens there already.
+            on entering the block: another process listens there already.
     """
     source = Consumers(consumers)
     name = consumers[0].snapshot().group or "consumer"

@@ -1,6 +1,7 @@
 """Decoders for ``Consumer(decode=…)``: `Message.body` from JSON, msgspec, pydantic, Avro and Protobuf.
 
-A decoder is any function of bytes. What it raises is a `Reject`: the record goes to the dead letters as it is.
+A decoder is any function of bytes. Its errors become a `Reject`: the record goes to the dead
+letters unchanged.
 Importing this package imports none of the libraries.
 """
 

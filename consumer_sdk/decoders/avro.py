@@ -43,21 +43,25 @@ REMEMBERED = 1000
 def avro_decoder(
     registry: SchemaRegistry | str, schema: str | Mapping[str, Any] | Sequence[Any] | None = None
 ) -> AvroDecoder:
-    """A decoder of values that begin with a zero and the number of the schema that they were written with.
+    """Returns a decoder of values that begin with a zero byte and the id of the writer's schema.
 
-    In `Consumer.run` a schema that is new is asked for in a thread, before the handler is called. While the
-    registry is away or too busy the delivery waits, however long that takes: it counts no failure. One that
-    refuses the credentials, or answers what no registry does, fails the delivery. When you pull,
-    ``message.body`` asks, and blocks, for each schema's first value, ``attempts`` times; ``await`` what
-    ``decoder.prepare(message.value)`` returns before.
+    In `Consumer.run`, a thread asks the registry for a new schema before the handler is called.
+    While the registry is unreachable or too busy, the delivery waits without a limit, and counts no
+    failure. If the registry refuses the credentials, or sends an invalid response, the delivery
+    fails.
+
+    When you pull, ``message.body`` itself asks the registry for each schema's first value,
+    ``attempts`` times, and blocks the event loop. To avoid that, await
+    ``decoder.prepare(message.value)`` first.
 
     Args:
-        registry: it, or its URL.
-        schema: the reader's, as JSON text or Python values; None: each value is as it was written.
+        registry: the registry, or its URL.
+        schema: the reader's schema, as JSON text or Python values. None: each value is decoded by
+            its writer's schema.
 
     Raises:
         MissingExtraError: the extra ``avro`` is not installed.
-        ConfigurationError: the URL is none, or the schema is none.
+        ConfigurationError: the URL or the schema is invalid.
     """
     known = SchemaRegistry.from_url(registry) if isinstance(registry, str) else registry
     if not isinstance(known, SchemaRegistry):

@@ -20,7 +20,7 @@ M = TypeVar("M", bound="Message")
 
 
 def json_decoder() -> Callable[[bytes], Any]:
-    """JSON in UTF-8, by the standard library; NaN and Infinity, which are no JSON, are refused."""
+    """Returns a decoder of JSON in UTF-8, by the standard library. It refuses NaN and Infinity, which are no JSON."""
 
     def decode(data: bytes) -> Any:
         return json.loads(data.decode(), parse_constant=_refused)
@@ -35,7 +35,7 @@ def _refused(constant: str) -> NoReturn:
 def msgspec_decoder(
     kind: Any, *, form: Literal["json", "msgpack"] = "json"
 ) -> Callable[[bytes], Any]:
-    """JSON or MessagePack, checked against a type: a ``msgspec.Struct``, a dataclass, ``list[int]``.
+    """Returns a decoder of JSON or MessagePack, checked against a type: a ``msgspec.Struct``, a dataclass, ``list[int]``.
 
     Raises:
         MissingExtraError: the extra ``msgspec`` is not installed.
@@ -55,9 +55,9 @@ def msgspec_decoder(
 
 
 def pydantic_decoder(kind: Any) -> Callable[[bytes], Any]:
-    """JSON, checked against a type: a ``pydantic.BaseModel``, a dataclass, ``list[int]``.
+    """Returns a decoder of JSON, checked against a type: a ``pydantic.BaseModel``, a dataclass, ``list[int]``.
 
-    Its errors are pydantic's, without the input that they would quote: they go to logs and dead letters.
+    Its errors are pydantic's, without the input, because they go to logs and dead letters.
 
     Raises:
         MissingExtraError: the extra ``pydantic`` is not installed.
@@ -104,12 +104,12 @@ def _said(kind: str, text: str) -> str:
 
 
 def protobuf_decoder(kind: type[M], *, has_head: bool = False) -> Callable[[bytes], M]:
-    """A message of a generated class.
+    """Returns a decoder of messages of a generated class.
 
     Args:
         kind: the class.
-        has_head: values begin with a schema registry's zero, number and message indexes, which are
-            passed over: the values are taken for messages of this class.
+        has_head: values begin with a schema registry's zero byte, schema id and message indexes.
+            They are skipped, and the values are decoded as messages of this class.
 
     Raises:
         MissingExtraError: the extra ``protobuf`` is not installed.

@@ -1,7 +1,7 @@
-"""Metrics, traces and logs, for OpenTelemetry, Prometheus and whatever reads JSON.
+"""Metrics, traces and logs, for OpenTelemetry, Prometheus and readers of JSON.
 
-Nothing of this is called for each record but `traced`: metrics are read when somebody collects them,
-from `Consumer.snapshot`, from what Spark has reported of its queries, and from a feed's counters.
+Only `traced` is called for each record. Metrics are read when they are collected: from
+`Consumer.snapshot`, from Spark's reports of its queries, and from a feed's counters.
 """
 
 from __future__ import annotations

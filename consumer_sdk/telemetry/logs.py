@@ -18,7 +18,7 @@ OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskN
 
 
 def message_fields() -> dict[str, Any]:
-    """What a log line should say of the record that the handler around it was given.
+    """Returns the fields of the current handler's record, for a log line.
 
     Returns:
         ``stream``, ``partition``, ``position`` and ``attempt`` in a handler of `Consumer.run`;
@@ -48,12 +48,12 @@ def _trace() -> dict[str, str]:
 class JsonFormatter(logging.Formatter):
     """One JSON object a line: time, level, logger, message, `message_fields`, ``extra`` and errors.
 
-    Use it with any handler of `logging`. It has to format in the task that logs; behind a
-    `logging.handlers.QueueHandler` give it to that handler.
+    Use it with any handler of `logging`. It has to format in the task that logs. With a
+    `logging.handlers.QueueHandler`, give it to that handler.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line; a value that JSON cannot hold is written as its text."""
+        """Returns the line; a value that JSON cannot hold is written as its text."""
         fields: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,

@@ -39,19 +39,19 @@ set of instruments, and all that it was given to look at."""
 def otel(*consumers: Consumer | Measured, provider: MeterProvider | None = None) -> None:
     """Makes OpenTelemetry's instruments for consumers: one for each of `METRICS`.
 
-    They are observable: a collection, in whatever thread, takes one snapshot in the consumer's event
-    loop, and a record costs nothing. OpenTelemetry has no observable histogram, so a histogram is
+    They are observable: a collection, in any thread, takes one snapshot in the consumer's event
+    loop. Handling a record updates no metric. OpenTelemetry has no observable histogram, so a histogram is
     three counters: ``….count``, ``….sum`` and ``….bucket`` with the attribute ``le``.
 
     Args:
         consumers: not yet closed; they may be opened later. Those of one group are counted together,
-            also with those of earlier calls. Also what `spark_bridge.watch` returned, and
+            also with those of earlier calls. Also the results of `spark_bridge.watch`, and
             `SparkFeed` objects.
-        provider: the global one if None.
+        provider: the meter provider; the global one if None.
 
     Raises:
         MissingExtraError: the extra ``otel`` is not installed.
-        ConfigurationError: this is none of these.
+        ConfigurationError: an argument is none of these.
     """
     given = looks_at(consumers, "otel")
     meters = provider or metrics.get_meter_provider()

@@ -33,17 +33,17 @@ SHARED = ("system", "group")
 def collector(*consumers: Consumer | Measured) -> Collector:
     """A collector for a registry of prometheus_client: ``REGISTRY.register(collector(c))``.
 
-    A scrape, in whatever thread, takes one snapshot in the consumer's event loop; a record costs
-    nothing.
+    A scrape, in any thread, takes one snapshot in the consumer's event loop. Handling a record
+    updates no metric.
 
     Args:
-        consumers: all consumers of the process that this registry tells of, what
-            `spark_bridge.watch` returned, and `SparkFeed` objects; a second collector with the same
-            names would be refused. Consumers of one group are counted together.
+        consumers: all consumers of the process for this registry, the results of
+            `spark_bridge.watch`, and `SparkFeed` objects. The registry refuses a second collector
+            with the same names. Consumers of one group are counted together.
 
     Raises:
         MissingExtraError: the extra ``prometheus`` is not installed.
-        ConfigurationError: this is none of these.
+        ConfigurationError: an argument is none of these.
     """
     looks = looks_at(consumers, "collector").values()
     return collector_of(lambda: chain.from_iterable(look() for look in looks))

@@ -41,16 +41,17 @@ def traced(
 ) -> Callable[[Callable[[Any], Awaitable[object]]], Callable[[Any], Awaitable[object]]]:
     """Makes a span of kind CONSUMER around each delivery: ``run(handle, around=[traced()])``.
 
-    It is named ``process {stream}``, and says stream, partition, position, attempt and outcome
-    (``acked``, ``retry``, ``rejected``, ``failed``). Its parent is what the record carries
-    (``traceparent`` in its headers or properties); the span of a batch has links to what its records
-    carry. From there on the message's headers carry the span: so do its retries, its dead letter,
-    and what a handler sends with them.
+    It is named ``process {stream}``, and has stream, partition, position, attempt and outcome
+    (``acked``, ``retry``, ``rejected``, ``failed``) as attributes. Its parent is the record's
+    ``traceparent``, in its headers or properties. The span of a batch has links to those of its
+    records. After that the message's headers carry the span, so the record's retries, its dead
+    letter, and what a handler sends with these headers belong to the trace.
 
     Args:
-        provider: the global one if None.
-        carrier: what a message carries, where that is not in its headers: of Kinesis, a function
-            of the payload. None for nothing; what it raises is logged, and the span has no parent.
+        provider: the tracer provider; the global one if None.
+        carrier: finds the context of a message that has no headers (Kinesis): a function of the
+            payload, which returns None if there is none. Its errors are logged, and the span has no
+            parent then.
         system: ``messaging.system``, such as ``"kafka"``.
         group: the consumer group.
 

@@ -23,14 +23,14 @@ __all__ = ["Delivered", "deliver"]
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What became of the values.
+    """The outcome of the values.
 
     Attributes:
-        acked: those that were settled, in that order, as they were given.
-        retried: those of deliveries that failed and were made again: one for each such failure.
+        acked: the values whose records were acked, in that order.
+        retried: the values whose delivery failed and was repeated: one entry for each failure.
         dead: the dead letters, with the bytes of their records.
-        sent: what `Message.send` wrote, in order: each has ``stream``, ``value``, ``key`` and ``headers``. What a
-            delivery that failed has sent is not there.
+        sent: what `Message.send` wrote, in order: each has ``stream``, ``value``, ``key`` and
+            ``headers``. Outputs of failed deliveries are left out.
     """
 
     acked: list[Any] = field(default_factory=list)
@@ -50,22 +50,22 @@ def deliver(
 ) -> Delivered:
     """Runs a handler for values, as `Consumer.run` does, until each is acked or a dead letter.
 
-    On virtual time: retries with their back-off, and whatever the handler sleeps, take no time. Call
-    it from a function that is not async.
+    It runs on virtual time: retries with their back-off, and sleeps of the handler, take no time.
+    Call it from a function that is not async.
 
     Args:
         handler: takes a message, or a batch with ``batch_size``.
         values: one for each record, in one partition: bytes, None (a tombstone), a text, or what
             JSON can be made of.
-        decode: that of the consumer.
-        retry: likewise.
+        decode: the consumer's ``decode``.
+        retry: the consumer's retry policy.
         around: middleware.
         batch_size: records in a batch, at most.
         time_limit: virtual seconds; a day of them costs some seconds of the processor.
 
     Raises:
         ConfigurationError: the handler, or an option, cannot work; or an event loop runs already.
-        SimulationTimeoutError: a record is neither settled nor given up by then.
+        SimulationTimeoutError: a record is neither acked nor dead-lettered by then.
     """
     _check_loop()
 
