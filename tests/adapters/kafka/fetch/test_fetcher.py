@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ from consumer_sdk.adapters.kafka.fetch.structs import (
     PartitionAnswer,
 )
 from consumer_sdk.errors import PositionOutOfRangeError
-from consumer_sdk.testing import Simulation, simulate
+from consumer_sdk.testing import simulate
 from tests.adapters.kafka.decoding.test_salvage import rows
 from tests.adapters.kafka.decoding.test_unpacking import batch
 from tests.adapters.kafka.fetch.fake_cluster import FakeCluster, answer
@@ -101,39 +102,37 @@ class Reader:
                     await self._news.wait()
 
 
-def run(test: Callable[[], Awaitable[None]], seed: int = 0) -> None:
-    """In virtual time."""
+def virtual(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Runs a test in virtual time; a seed that it is given is the simulation's too."""
 
-    async def main(_simulation: Simulation) -> None:
-        await test()
+    @wraps(test)
+    def run(**given: Any) -> None:
+        simulate(lambda _simulation: test(**given), seed=given.get("seed", 0))
 
-    simulate(main, seed=seed)
+    return run
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_every_record_comes_once_and_in_order(seed: int) -> None:
+@virtual
+async def test_every_record_comes_once_and_in_order(seed: int) -> None:
     """Whatever is lost: requests, answers, sessions, leaders; whoever is paused, sought or asked anew."""
-
-    async def test() -> None:
-        chance = random.Random(seed)
-        cluster = FakeCluster(chance, trouble=0.05)
-        for tp in (A, B, C, D):
-            cluster.create(tp, chance.randint(1, 3))
-        reader = Reader(cluster)
-        for tp in (A, B, C, D):
-            reader.open(tp)
-        for _ in range(40):
-            await _disturb(chance, reader)
-        cluster.trouble = 0.0
-        for cursor in reader.cursors.values():
-            cursor.resume()
-        await reader.read(20)
-        assert reader.seen == {tp: list(range(cluster.logs[tp].end)) for tp in (A, B, C, D)}
-        assert not reader.faults
-        assert reader.fetcher.error is None
-        await reader.fetcher.aclose()
-
-    run(test, seed)
+    chance = random.Random(seed)
+    cluster = FakeCluster(chance, trouble=0.05)
+    for tp in (A, B, C, D):
+        cluster.create(tp, chance.randint(1, 3))
+    reader = Reader(cluster)
+    for tp in (A, B, C, D):
+        reader.open(tp)
+    for _ in range(40):
+        await _disturb(chance, reader)
+    cluster.trouble = 0.0
+    for cursor in reader.cursors.values():
+        cursor.resume()
+    await reader.read(20)
+    assert reader.seen == {tp: list(range(cluster.logs[tp].end)) for tp in (A, B, C, D)}
+    assert not reader.faults
+    assert reader.fetcher.error is None
+    await reader.fetcher.aclose()
 
 
 async def _disturb(chance: random.Random, reader: Reader) -> None:
@@ -159,125 +158,110 @@ async def _disturb(chance: random.Random, reader: Reader) -> None:
     await reader.read(chance.random() / 5)
 
 
-def test_next_request_leaves_before_the_last_answer_is_read() -> None:
+@virtual
+async def test_next_request_leaves_before_the_last_answer_is_read() -> None:
     """It asks for what comes behind it; there is one under way at a time."""
-
-    async def test() -> None:
-        cluster = FakeCluster()
-        log = cluster.create(A)
-        for _ in range(4):
-            log.append(2)
-        reader = Reader(cluster, FetchOptions(max_partition_bytes=10_000))
-        cursor = reader.open(A)
-        await asyncio.sleep(0.2)
-        assert cursor.position == 0
-        offsets = [request.request.asks[A].offset for _node, request in cluster.requests]
-        assert offsets[:2] == [0, 8]
-        await reader.fetcher.aclose()
-
-    run(test)
+    cluster = FakeCluster()
+    log = cluster.create(A)
+    for _ in range(4):
+        log.append(2)
+    reader = Reader(cluster, FetchOptions(max_partition_bytes=10_000))
+    cursor = reader.open(A)
+    await asyncio.sleep(0.2)
+    assert cursor.position == 0
+    offsets = [request.request.asks[A].offset for _node, request in cluster.requests]
+    assert offsets[:2] == [0, 8]
+    await reader.fetcher.aclose()
 
 
-def test_partition_that_nobody_reads_is_fetched_up_to_a_bound() -> None:
+@virtual
+async def test_partition_that_nobody_reads_is_fetched_up_to_a_bound() -> None:
     """Half of what a request brings, and one more request."""
-
-    async def test() -> None:
-        cluster = FakeCluster()
-        log = cluster.create(A)
-        for _ in range(200):
-            log.append(1)
-        reader = Reader(cluster)
-        cursor = reader.open(A)
-        await asyncio.sleep(5)
-        assert SMALL.max_partition_bytes // 2 <= cursor.buffered
-        assert sum(len(chunk.data) for chunk in cursor.queue if isinstance(chunk, Chunk)) <= 2000
-        await reader.read(5)
-        assert reader.seen[A] == list(range(200))
-        await reader.fetcher.aclose()
-
-    run(test)
+    cluster = FakeCluster()
+    log = cluster.create(A)
+    for _ in range(200):
+        log.append(1)
+    reader = Reader(cluster)
+    cursor = reader.open(A)
+    await asyncio.sleep(5)
+    assert SMALL.max_partition_bytes // 2 <= cursor.buffered
+    assert sum(len(chunk.data) for chunk in cursor.queue if isinstance(chunk, Chunk)) <= 2000
+    await reader.read(5)
+    assert reader.seen[A] == list(range(200))
+    await reader.fetcher.aclose()
 
 
-def test_what_is_fetched_behind_a_batch_is_known_to_continue_it() -> None:
+@virtual
+async def test_what_is_fetched_behind_a_batch_is_known_to_continue_it() -> None:
     """Then none may begin before it; after somebody has gone elsewhere, one may."""
+    cluster = FakeCluster()
+    cluster.create(A).append(3)
+    reader = Reader(cluster, FetchOptions())
+    cursor = reader.open(A)
 
-    async def test() -> None:
-        cluster = FakeCluster()
-        cluster.create(A).append(3)
-        reader = Reader(cluster, FetchOptions())
-        cursor = reader.open(A)
+    def continues() -> list[bool]:
+        return [chunk.continues for chunk in cursor.queue if isinstance(chunk, Chunk)]
 
-        def continues() -> list[bool]:
-            return [chunk.continues for chunk in cursor.queue if isinstance(chunk, Chunk)]
-
-        await asyncio.sleep(1)
-        cluster.append(A, 3)
-        await asyncio.sleep(1)
-        assert continues() == [False, True]
-        await reader.read(1)
-        cluster.append(A, 3)
-        await asyncio.sleep(1)
-        assert continues() == [True]
-        cursor.rewind()
-        await asyncio.sleep(1)
-        assert continues() == [True]
-        cursor.seek(7)
-        await asyncio.sleep(1)
-        assert continues() == [False]
-        await reader.fetcher.aclose()
-
-    run(test)
+    await asyncio.sleep(1)
+    cluster.append(A, 3)
+    await asyncio.sleep(1)
+    assert continues() == [False, True]
+    await reader.read(1)
+    cluster.append(A, 3)
+    await asyncio.sleep(1)
+    assert continues() == [True]
+    cursor.rewind()
+    await asyncio.sleep(1)
+    assert continues() == [True]
+    cursor.seek(7)
+    await asyncio.sleep(1)
+    assert continues() == [False]
+    await reader.fetcher.aclose()
 
 
-def test_paused_partition_keeps_what_was_fetched_and_what_is_on_its_way() -> None:
+@virtual
+async def test_paused_partition_keeps_what_was_fetched_and_what_is_on_its_way() -> None:
     """And nothing more is asked for it; nor do the others wait for it."""
-
-    async def test() -> None:
-        cluster = FakeCluster()
-        for tp in (A, B):
-            cluster.create(tp).append(3)
-        reader = Reader(cluster)
-        paused, other = reader.open(A), reader.open(B)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)  # the request is under way
-        paused.pause()
-        await reader.read(1)
-        assert (len(paused.queue), reader.seen[B]) == (1, [0, 1, 2])
-        assert [r.request.asks.keys() for _n, r in cluster.requests[1:]] == [{B}] * (
-            len(cluster.requests) - 1
-        )
-        cluster.append(B, 1)
-        await reader.read(0.2)
-        assert reader.seen[B] == [0, 1, 2, 3]
-        paused.resume()
-        await reader.read(1)
-        assert reader.seen[A] == [0, 1, 2]
-        assert other.position == 4
-        await reader.fetcher.aclose()
-
-    run(test)
+    cluster = FakeCluster()
+    for tp in (A, B):
+        cluster.create(tp).append(3)
+    reader = Reader(cluster)
+    paused, other = reader.open(A), reader.open(B)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)  # the request is under way
+    paused.pause()
+    await reader.read(1)
+    assert (len(paused.queue), reader.seen[B]) == (1, [0, 1, 2])
+    assert [r.request.asks.keys() for _n, r in cluster.requests[1:]] == [{B}] * (
+        len(cluster.requests) - 1
+    )
+    cluster.append(B, 1)
+    await reader.read(0.2)
+    assert reader.seen[B] == [0, 1, 2, 3]
+    paused.resume()
+    await reader.read(1)
+    assert reader.seen[A] == [0, 1, 2]
+    assert other.position == 4
+    await reader.fetcher.aclose()
 
 
-def test_paused_partitions_that_fill_the_buffer_do_not_stop_the_others() -> None:
+@virtual
+async def test_paused_partitions_that_fill_the_buffer_do_not_stop_the_others() -> None:
     """What nobody will take leaves no room, for ever."""
-
-    async def test() -> None:
-        cluster = FakeCluster()
-        for tp in (A, B, C):
-            for _ in range(50):
-                cluster.create(tp) if tp not in cluster.logs else cluster.append(tp, 1)
-        reader = Reader(cluster, FetchOptions(max_bytes=1500, max_partition_bytes=1000))
-        for tp in (A, B):
-            reader.open(tp)
-        await asyncio.sleep(1)
-        for tp in (A, B):
-            reader.cursors[tp].pause()
-        reader.open(C)
-        await reader.read(10)
-        assert reader.seen[C] == list(range(49))
-        await reader.fetcher.aclose()
-
-    run(test)
+    cluster = FakeCluster()
+    for tp in (A, B, C):
+        for _ in range(50):
+            cluster.create(tp) if tp not in cluster.logs else cluster.append(tp, 1)
+    reader = Reader(cluster, FetchOptions(max_bytes=1500, max_partition_bytes=1000))
+    for tp in (A, B):
+        reader.open(tp)
+    await asyncio.sleep(1)
+    for tp in (A, B):
+        reader.cursors[tp].pause()
+    reader.open(C)
+    await reader.read(10)
+    assert reader.seen[C] == list(range(49))
+    await reader.fetcher.aclose()
 
 
 PATIENT = SMALL._replace(max_wait=3_600_000)
@@ -285,783 +269,700 @@ PATIENT = SMALL._replace(max_wait=3_600_000)
 
 
 @pytest.mark.parametrize("what", ["open", "resume", "seek", "grant anew", "rest"])
-def test_partition_that_comes_while_the_broker_waits_is_asked_for_aside(what: str) -> None:
+@virtual
+async def test_partition_that_comes_while_the_broker_waits_is_asked_for_aside(what: str) -> None:
     """It does not wait for what others have nothing of; nor do those that wait lose their request."""
-
-    async def test() -> None:
-        cluster = FakeCluster()
-        for tp in (A, B, C):
-            cluster.create(tp)
-        cluster.append(B, 5)
-        reader = Reader(cluster, PATIENT)
-        reader.open(A)
-        if what != "open":
-            cursor = reader.open(B, 5 if what in ("seek", "grant anew") else 0)
-            if what == "resume":
-                cursor.pause()
-            if what == "rest":
-                cluster.trouble = 1.0
-                await reader.read(0.02)
-                cluster.trouble = 0.0
-        await reader.read(1)
+    cluster = FakeCluster()
+    for tp in (A, B, C):
+        cluster.create(tp)
+    cluster.append(B, 5)
+    reader = Reader(cluster, PATIENT)
+    reader.open(A)
+    if what != "open":
+        cursor = reader.open(B, 5 if what in ("seek", "grant anew") else 0)
         if what == "resume":
-            cursor.resume()
-        elif what == "seek":
-            cursor.seek(0)
-        elif what != "rest":
-            reader.open(B)
-        await reader.read(0.2)
-        assert reader.seen[B] == list(range(5))
-        if what != "rest":
-            assert len(cluster.asides) >= 1
-        cluster.append(A, 1)
-        await reader.read(0.1)
-        assert reader.seen[A] == [0]
-        await reader.fetcher.aclose()
+            cursor.pause()
+        if what == "rest":
+            cluster.trouble = 1.0
+            await reader.read(0.02)
+            cluster.trouble = 0.0
+    await reader.read(1)
+    if what == "resume":
+        cursor.resume()
+    elif what == "seek":
+        cursor.seek(0)
+    elif what != "rest":
+        reader.open(B)
+    await reader.read(0.2)
+    assert reader.seen[B] == list(range(5))
+    if what != "rest":
+        assert len(cluster.asides) >= 1
+    cluster.append(A, 1)
+    await reader.read(0.1)
+    assert reader.seen[A] == [0]
+    await reader.fetcher.aclose()
 
-    run(test)
 
-
-def test_partition_that_is_asked_for_aside_and_has_nothing_is_asked_again_soon_not_at_once() -> (
+@virtual
+async def test_partition_that_is_asked_for_aside_and_has_nothing_is_asked_again_soon_not_at_once() -> (
     None
 ):
     """Until the broker answers what waits: then it is asked for with the others."""
-
-    async def test() -> None:
-        cluster = FakeCluster()
-        for tp in (A, B):
-            cluster.create(tp)
-        reader = Reader(cluster, PATIENT)
-        reader.open(A)
-        await reader.read(1)
-        reader.open(B)
-        await reader.read(10)
-        assert 50 <= len(cluster.asides) <= 110
-        cluster.append(B, 3)
-        await reader.read(0.2)
-        assert reader.seen[B] == [0, 1, 2]
-        cluster.append(A, 1)
-        await reader.read(1)
-        done = len(cluster.asides)
-        await reader.read(10)
-        assert len(cluster.asides) == done
-        assert cluster.requests[-1][1].request.asks.keys() == {A, B}
-        await reader.fetcher.aclose()
-
-    run(test)
+    cluster = FakeCluster()
+    for tp in (A, B):
+        cluster.create(tp)
+    reader = Reader(cluster, PATIENT)
+    reader.open(A)
+    await reader.read(1)
+    reader.open(B)
+    await reader.read(10)
+    assert 50 <= len(cluster.asides) <= 110
+    cluster.append(B, 3)
+    await reader.read(0.2)
+    assert reader.seen[B] == [0, 1, 2]
+    cluster.append(A, 1)
+    await reader.read(1)
+    done = len(cluster.asides)
+    await reader.read(10)
+    assert len(cluster.asides) == done
+    assert cluster.requests[-1][1].request.asks.keys() == {A, B}
+    await reader.fetcher.aclose()
 
 
-def test_request_aside_that_is_lost_is_made_again() -> None:
+@virtual
+async def test_request_aside_that_is_lost_is_made_again() -> None:
     """It touches no session; what waits goes on waiting."""
-
-    async def test() -> None:
-        cluster = FakeCluster()
-        for tp in (A, B):
-            cluster.create(tp)
-        reader = Reader(cluster, PATIENT)
-        reader.open(A)
-        await reader.read(1)
-        made = len(cluster.requests)
-        cluster.append(B, 3)
-        cluster.trouble = 1.0
-        reader.open(B)
-        await reader.read(1)
-        assert 5 <= len(cluster.asides) <= 11
-        assert reader.seen[B] == []
-        cluster.trouble = 0.0
-        await reader.read(0.3)
-        assert reader.seen[B] == [0, 1, 2]
-        assert len(cluster.requests) == made
-        cluster.append(A, 1)
-        await reader.read(0.1)
-        assert reader.seen[A] == [0]
-        assert cluster.requests[-1][1].request.epoch > 1  # the session goes on
-        await reader.fetcher.aclose()
-
-    run(test)
+    cluster = FakeCluster()
+    for tp in (A, B):
+        cluster.create(tp)
+    reader = Reader(cluster, PATIENT)
+    reader.open(A)
+    await reader.read(1)
+    made = len(cluster.requests)
+    cluster.append(B, 3)
+    cluster.trouble = 1.0
+    reader.open(B)
+    await reader.read(1)
+    assert 5 <= len(cluster.asides) <= 11
+    assert reader.seen[B] == []
+    cluster.trouble = 0.0
+    await reader.read(0.3)
+    assert reader.seen[B] == [0, 1, 2]
+    assert len(cluster.requests) == made
+    cluster.append(A, 1)
+    await reader.read(0.1)
+    assert reader.seen[A] == [0]
+    assert cluster.requests[-1][1].request.epoch > 1  # the session goes on
+    await reader.fetcher.aclose()
 
 
-def test_request_aside_that_takes_long_does_not_keep_its_partitions_from_the_session() -> None:
+@virtual
+async def test_request_aside_that_takes_long_does_not_keep_its_partitions_from_the_session() -> (
+    None
+):
     """Whichever answers first counts, and the other one does not."""
+    cluster = FakeCluster()
+    for tp in (A, B):
+        cluster.create(tp)
+    cluster.append(B, 3)
+    send, thawed = cluster.send_aside, asyncio.Event()
 
-    async def test() -> None:
-        cluster = FakeCluster()
-        for tp in (A, B):
-            cluster.create(tp)
-        cluster.append(B, 3)
-        send, thawed = cluster.send_aside, asyncio.Event()
+    async def hangs(node: int, request: FetchRequest) -> FetchAnswer:
+        await thawed.wait()
+        return await send(node, request)
 
-        async def hangs(node: int, request: FetchRequest) -> FetchAnswer:
-            await thawed.wait()
-            return await send(node, request)
-
-        faulty: Any = cluster
-        faulty.send_aside = hangs
-        reader = Reader(cluster, PATIENT)
-        reader.open(A)
-        await reader.read(1)
-        reader.open(B)
-        await reader.read(1)
-        assert reader.seen[B] == []
-        cluster.append(A, 1)
-        await reader.read(1)
-        assert reader.seen[B] == [0, 1, 2]
-        thawed.set()
-        await reader.read(1)
-        assert (reader.seen[A], reader.seen[B]) == ([0], [0, 1, 2])
-        await reader.fetcher.aclose()
-
-    run(test)
+    faulty: Any = cluster
+    faulty.send_aside = hangs
+    reader = Reader(cluster, PATIENT)
+    reader.open(A)
+    await reader.read(1)
+    reader.open(B)
+    await reader.read(1)
+    assert reader.seen[B] == []
+    cluster.append(A, 1)
+    await reader.read(1)
+    assert reader.seen[B] == [0, 1, 2]
+    thawed.set()
+    await reader.read(1)
+    assert (reader.seen[A], reader.seen[B]) == ([0], [0, 1, 2])
+    await reader.fetcher.aclose()
 
 
-def test_full_partition_is_asked_for_as_soon_as_it_is_read() -> None:
+@virtual
+async def test_full_partition_is_asked_for_as_soon_as_it_is_read() -> None:
     """The broker does not wait for another one's records meanwhile."""
-
-    async def test() -> None:
-        cluster = FakeCluster()
-        cluster.create(B)
-        log = cluster.create(A)
-        for _ in range(400):
-            log.append(1)
-        reader = Reader(cluster)
-        cursor = reader.open(A)
-        reader.open(B)
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        while cursor.position < 400:
-            await asyncio.sleep(0.01)
-            reader.take(cursor)
-        assert loop.time() - began < 5  # a wait of the broker for each fetch would be 20 s
-        await reader.fetcher.aclose()
-
-    run(test)
+    cluster = FakeCluster()
+    cluster.create(B)
+    log = cluster.create(A)
+    for _ in range(400):
+        log.append(1)
+    reader = Reader(cluster)
+    cursor = reader.open(A)
+    reader.open(B)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while cursor.position < 400:
+        await asyncio.sleep(0.01)
+        reader.take(cursor)
+    assert loop.time() - began < 5  # a wait of the broker for each fetch would be 20 s
+    await reader.fetcher.aclose()
 
 
-def test_position_that_is_not_stored_is_a_fault_behind_what_is_buffered() -> None:
+@virtual
+async def test_position_that_is_not_stored_is_a_fault_behind_what_is_buffered() -> None:
     """Read ahead or not."""
-
-    async def test() -> None:
-        cluster = FakeCluster()
-        cluster.create(A).append(3)
-        reader = Reader(cluster)
-        cursor = reader.open(A, 7)
-        await reader.read(1)
-        assert isinstance(reader.faults[0], OffsetOutOfRangeError)
-        assert len(reader.faults) == 1
-        assert (cursor.has_lost_past, cursor.past_end) == (True, -1)
-        cursor.seek(0)
-        cursor.resume()
-        await asyncio.sleep(0.1)
-        cluster.logs[A].start = 50  # everything is gone, also what is asked for now
-        await reader.read(1)
-        assert reader.seen[A] == [0, 1, 2]
-        assert len(reader.faults) == 2
-        await reader.fetcher.aclose()
-
-    run(test)
+    cluster = FakeCluster()
+    cluster.create(A).append(3)
+    reader = Reader(cluster)
+    cursor = reader.open(A, 7)
+    await reader.read(1)
+    assert isinstance(reader.faults[0], OffsetOutOfRangeError)
+    assert len(reader.faults) == 1
+    assert (cursor.has_lost_past, cursor.past_end) == (True, -1)
+    cursor.seek(0)
+    cursor.resume()
+    await asyncio.sleep(0.1)
+    cluster.logs[A].start = 50  # everything is gone, also what is asked for now
+    await reader.read(1)
+    assert reader.seen[A] == [0, 1, 2]
+    assert len(reader.faults) == 2
+    await reader.fetcher.aclose()
 
 
-def test_truncated_log_is_a_fault_that_names_both_offsets() -> None:
+@virtual
+async def test_truncated_log_is_a_fault_that_names_both_offsets() -> None:
     """KIP-320: what was delivered is not in the new leader's log."""
-
-    async def test() -> None:
-        cluster = FakeCluster()
-        log = cluster.create(A)
-        log.append(5)
-        log.append(5)
-        reader = Reader(cluster)
-        cursor = reader.open(A)
-        await reader.read(1)
-        assert (cursor.position, cursor.last_epoch) == (10, 0)
-        log.truncate(5)
-        cluster.elect(A, 2)
-        cluster.append(A, 20)  # the position is in range again
-        await reader.read(3)
-        (fault,) = reader.faults
-        assert isinstance(fault, PositionOutOfRangeError)
-        assert "the position is 10" in str(fault)
-        assert "only up to 5 (leader epoch 0)" in str(fault)
-        assert (cursor.has_lost_past, cursor.past_end) == (True, 5)
-        assert reader.seen[A] == list(range(10))
-        await reader.fetcher.aclose()
-
-    run(test)
+    cluster = FakeCluster()
+    log = cluster.create(A)
+    log.append(5)
+    log.append(5)
+    reader = Reader(cluster)
+    cursor = reader.open(A)
+    await reader.read(1)
+    assert (cursor.position, cursor.last_epoch) == (10, 0)
+    log.truncate(5)
+    cluster.elect(A, 2)
+    cluster.append(A, 20)  # the position is in range again
+    await reader.read(3)
+    (fault,) = reader.faults
+    assert isinstance(fault, PositionOutOfRangeError)
+    assert "the position is 10" in str(fault)
+    assert "only up to 5 (leader epoch 0)" in str(fault)
+    assert (cursor.has_lost_past, cursor.past_end) == (True, 5)
+    assert reader.seen[A] == list(range(10))
+    await reader.fetcher.aclose()
 
 
-def test_what_was_only_buffered_of_a_truncated_log_is_forgotten() -> None:
+@virtual
+async def test_what_was_only_buffered_of_a_truncated_log_is_forgotten() -> None:
     """Nobody has seen it: the new leader's records come in its place."""
-
-    async def test() -> None:
-        cluster = FakeCluster()
-        log = cluster.create(A)
-        log.append(5)
-        reader = Reader(cluster, FetchOptions(max_partition_bytes=10_000))
-        cursor = reader.open(A)
-        await reader.read(0.2)
-        log.append(5)
-        await asyncio.sleep(1)
-        cluster.append(A, 5)
-        cursor.rewind()
-        await asyncio.sleep(1)
-        last: Any = cursor.queue[-1]
-        assert last.end == 15
-        log.truncate(5)
-        cluster.elect(A, 2)
-        cluster.append(A, 3)
-        await asyncio.sleep(3)
-        await reader.read(1)
-        assert not reader.faults
-        assert reader.seen[A] == list(range(8))
-        assert cursor.last_epoch == 1
-        await reader.fetcher.aclose()
-
-    run(test)
+    cluster = FakeCluster()
+    log = cluster.create(A)
+    log.append(5)
+    reader = Reader(cluster, FetchOptions(max_partition_bytes=10_000))
+    cursor = reader.open(A)
+    await reader.read(0.2)
+    log.append(5)
+    await asyncio.sleep(1)
+    cluster.append(A, 5)
+    cursor.rewind()
+    await asyncio.sleep(1)
+    last: Any = cursor.queue[-1]
+    assert last.end == 15
+    log.truncate(5)
+    cluster.elect(A, 2)
+    cluster.append(A, 3)
+    await asyncio.sleep(3)
+    await reader.read(1)
+    assert not reader.faults
+    assert reader.seen[A] == list(range(8))
+    assert cursor.last_epoch == 1
+    await reader.fetcher.aclose()
 
 
-def test_replica_that_the_leader_names_is_asked_and_left_again() -> None:
+@virtual
+async def test_replica_that_the_leader_names_is_asked_and_left_again() -> None:
     """KIP-392: until it fails, or is behind."""
-
-    async def test() -> None:
-        cluster = FakeCluster()
-        cluster.create(A).append(5)
-        cluster.replicas[A] = 2
-        reader = Reader(cluster, SMALL._replace(rack="r"))
-        cursor = reader.open(A)
-        await reader.read(1)
-        assert reader.seen[A] == list(range(5))
-        assert [node for node, _request in cluster.requests[:3]] == [1, 2, 2]
-        del cluster.replicas[A]  # it is none any more, and says so
-        cluster.append(A, 5)
-        await reader.read(2)
-        assert reader.seen[A] == list(range(10))
-        assert cluster.requests[-1][0] == 1
-        assert cursor.replica is None
-        await reader.fetcher.aclose()
-
-    run(test)
+    cluster = FakeCluster()
+    cluster.create(A).append(5)
+    cluster.replicas[A] = 2
+    reader = Reader(cluster, SMALL._replace(rack="r"))
+    cursor = reader.open(A)
+    await reader.read(1)
+    assert reader.seen[A] == list(range(5))
+    assert [node for node, _request in cluster.requests[:3]] == [1, 2, 2]
+    del cluster.replicas[A]  # it is none any more, and says so
+    cluster.append(A, 5)
+    await reader.read(2)
+    assert reader.seen[A] == list(range(10))
+    assert cluster.requests[-1][0] == 1
+    assert cursor.replica is None
+    await reader.fetcher.aclose()
 
 
-def test_replica_that_is_away_is_not_tried_without_a_pause() -> None:
+@virtual
+async def test_replica_that_is_away_is_not_tried_without_a_pause() -> None:
     """Its leader names it again and again, until it has noticed."""
+    cluster = FakeCluster()
+    cluster.create(A).append(5)
+    cluster.replicas[A] = 2
+    send = cluster.send
 
-    async def test() -> None:
-        cluster = FakeCluster()
-        cluster.create(A).append(5)
-        cluster.replicas[A] = 2
-        send = cluster.send
+    async def without_node_2(node: int, request: FetchRequest) -> FetchAnswer:
+        if node == 2:
+            asked.append(node)
+            raise KafkaConnectionError("it is away")
+        return await send(node, request)
 
-        async def without_node_2(node: int, request: FetchRequest) -> FetchAnswer:
-            if node == 2:
-                asked.append(node)
-                raise KafkaConnectionError("it is away")
-            return await send(node, request)
-
-        asked: list[int] = []
-        faulty: Any = cluster
-        faulty.send = without_node_2
-        reader = Reader(cluster, SMALL._replace(rack="r"))
-        reader.open(A)
-        await reader.read(5)
-        assert 2 < len(asked) <= 51
-        del cluster.replicas[A]
-        await reader.read(1)
-        assert reader.seen[A] == list(range(5))
-        await reader.fetcher.aclose()
-
-    run(test)
+    asked: list[int] = []
+    faulty: Any = cluster
+    faulty.send = without_node_2
+    reader = Reader(cluster, SMALL._replace(rack="r"))
+    reader.open(A)
+    await reader.read(5)
+    assert 2 < len(asked) <= 51
+    del cluster.replicas[A]
+    await reader.read(1)
+    assert reader.seen[A] == list(range(5))
+    await reader.fetcher.aclose()
 
 
-def test_broker_that_is_too_old_is_a_fault_that_says_so() -> None:
+@virtual
+async def test_broker_that_is_too_old_is_a_fault_that_says_so() -> None:
     """It has no version of a fetch that can be sent."""
+    cluster = FakeCluster()
+    cluster.create(A).append(5)
 
-    async def test() -> None:
-        cluster = FakeCluster()
-        cluster.create(A).append(5)
+    async def old(_node: int, request: FetchRequest) -> FetchAnswer:
+        with pytest.raises(NotImplementedError):
+            request.prepare({1: (0, 3)})
+        raise IncompatibleBrokerVersion  # as the connection layer has it
 
-        async def old(_node: int, request: FetchRequest) -> FetchAnswer:
-            with pytest.raises(NotImplementedError):
-                request.prepare({1: (0, 3)})
-            raise IncompatibleBrokerVersion  # as the connection layer has it
-
-        faulty: Any = cluster
-        faulty.send = old
-        reader = Reader(cluster)
-        reader.open(A)
-        await reader.read(1)
-        (fault,) = reader.faults
-        assert isinstance(fault, IncompatibleBrokerVersion)
-        assert "knows no fetch of Kafka 0.11 or newer" in str(fault)
-        await reader.fetcher.aclose()
-
-    run(test)
+    faulty: Any = cluster
+    faulty.send = old
+    reader = Reader(cluster)
+    reader.open(A)
+    await reader.read(1)
+    (fault,) = reader.faults
+    assert isinstance(fault, IncompatibleBrokerVersion)
+    assert "knows no fetch of Kafka 0.11 or newer" in str(fault)
+    await reader.fetcher.aclose()
 
 
-def test_answer_of_a_partition_that_nobody_asked_for_is_not_used() -> None:
+@virtual
+async def test_answer_of_a_partition_that_nobody_asked_for_is_not_used() -> None:
     """A bit of its number, or of the topic's name: all of the answer is in doubt."""
+    cluster = FakeCluster()
+    cluster.create(A).append(5)
+    faulty: Any = cluster
+    collect = faulty._collect
 
-    async def test() -> None:
-        cluster = FakeCluster()
-        cluster.create(A).append(5)
-        faulty: Any = cluster
-        collect = faulty._collect
+    async def wrong(*given: Any) -> Any:
+        faulty._collect = collect
+        parts = await collect(*given)
+        return {TopicPartition("t", 9): parts[A]}
 
-        async def wrong(*given: Any) -> Any:
-            faulty._collect = collect
-            parts = await collect(*given)
-            return {TopicPartition("t", 9): parts[A]}
-
-        faulty._collect = wrong
-        reader = Reader(cluster)
-        cursor = reader.open(A)
-        await asyncio.sleep(1)
-        fault = cursor.front
-        assert isinstance(fault, Fault)
-        assert isinstance(fault.error, CorruptRecordException)
-        assert "nobody asked for" in str(fault.error)
-        await reader.read(1)
-        assert reader.seen[A] == list(range(5))
-        await reader.fetcher.aclose()
-
-    run(test)
+    faulty._collect = wrong
+    reader = Reader(cluster)
+    cursor = reader.open(A)
+    await asyncio.sleep(1)
+    fault = cursor.front
+    assert isinstance(fault, Fault)
+    assert isinstance(fault.error, CorruptRecordException)
+    assert "nobody asked for" in str(fault.error)
+    await reader.read(1)
+    assert reader.seen[A] == list(range(5))
+    await reader.fetcher.aclose()
 
 
-def test_brokers_that_are_away_are_not_asked_without_a_pause() -> None:
+@virtual
+async def test_brokers_that_are_away_are_not_asked_without_a_pause() -> None:
     """Nor for metadata."""
-
-    async def test() -> None:
-        cluster = FakeCluster(trouble=1.0)
-        cluster.create(A).append(5)
-        reader = Reader(cluster)
-        reader.open(A)
-        await asyncio.sleep(10)
-        assert 10 < len(cluster.requests) <= 101
-        cluster.trouble = 0.0
-        await reader.read(1)
-        assert reader.seen[A] == list(range(5))
-        await reader.fetcher.aclose()
-
-    run(test)
+    cluster = FakeCluster(trouble=1.0)
+    cluster.create(A).append(5)
+    reader = Reader(cluster)
+    reader.open(A)
+    await asyncio.sleep(10)
+    assert 10 < len(cluster.requests) <= 101
+    cluster.trouble = 0.0
+    await reader.read(1)
+    assert reader.seen[A] == list(range(5))
+    await reader.fetcher.aclose()
 
 
-def test_partition_without_a_leader_waits_for_one() -> None:
+@virtual
+async def test_partition_without_a_leader_waits_for_one() -> None:
     """Metadata are asked for until there is one."""
-
-    async def test() -> None:
-        cluster = FakeCluster()
-        cluster.create(A).append(5)
-        leader = cluster.leaders.pop(A)
-        cluster.stale.clear()
-        reader = Reader(cluster)
-        reader.open(A)
-        await reader.read(5)
-        assert not cluster.requests
-        cluster.leaders[A] = leader
-        await reader.read(1)
-        assert reader.seen[A] == list(range(5))
-        await reader.fetcher.aclose()
-
-    run(test)
+    cluster = FakeCluster()
+    cluster.create(A).append(5)
+    leader = cluster.leaders.pop(A)
+    cluster.stale.clear()
+    reader = Reader(cluster)
+    reader.open(A)
+    await reader.read(5)
+    assert not cluster.requests
+    cluster.leaders[A] = leader
+    await reader.read(1)
+    assert reader.seen[A] == list(range(5))
+    await reader.fetcher.aclose()
 
 
-def test_metadata_that_do_not_come_are_asked_for_again() -> None:
+@virtual
+async def test_metadata_that_do_not_come_are_asked_for_again() -> None:
     """Nobody else may ask: the partition has no leader, and nothing is under way."""
+    cluster = FakeCluster()
+    cluster.create(A).append(5)
+    del cluster.stale[A]
+    refresh, lost = cluster.refresh, [1, 2, 3]
 
-    async def test() -> None:
-        cluster = FakeCluster()
-        cluster.create(A).append(5)
-        del cluster.stale[A]
-        refresh, lost = cluster.refresh, [1, 2, 3]
+    def lossy() -> None:
+        lost.pop() if lost else refresh()
 
-        def lossy() -> None:
-            lost.pop() if lost else refresh()
-
-        faulty: Any = cluster
-        faulty.refresh = lossy
-        reader = Reader(cluster)
-        reader.open(A)
-        await reader.read(10)
-        assert reader.seen[A] == list(range(5))
-        await reader.fetcher.aclose()
-
-    run(test)
+    faulty: Any = cluster
+    faulty.refresh = lossy
+    reader = Reader(cluster)
+    reader.open(A)
+    await reader.read(10)
+    assert reader.seen[A] == list(range(5))
+    await reader.fetcher.aclose()
 
 
-def test_replica_that_nobody_knows_is_not_asked_for_without_a_pause() -> None:
+@virtual
+async def test_replica_that_nobody_knows_is_not_asked_for_without_a_pause() -> None:
     """A broker that the metadata do not name: its leader names it again and again."""
-
-    async def test() -> None:
-        cluster = FakeCluster()
-        cluster.create(A).append(5)
-        cluster.replicas[A] = 9
-        reader = Reader(cluster, SMALL._replace(rack="r"))
-        reader.open(A)
-        await reader.read(5)
-        assert 2 < len(cluster.requests) <= 60
-        del cluster.replicas[A]
-        await reader.read(1)
-        assert reader.seen[A] == list(range(5))
-        await reader.fetcher.aclose()
-
-    run(test)
+    cluster = FakeCluster()
+    cluster.create(A).append(5)
+    cluster.replicas[A] = 9
+    reader = Reader(cluster, SMALL._replace(rack="r"))
+    reader.open(A)
+    await reader.read(5)
+    assert 2 < len(cluster.requests) <= 60
+    del cluster.replicas[A]
+    await reader.read(1)
+    assert reader.seen[A] == list(range(5))
+    await reader.fetcher.aclose()
 
 
 @pytest.mark.parametrize("is_full", [True, False])
-def test_broker_that_does_not_wait_is_not_asked_without_a_pause(*, is_full: bool) -> None:
+@virtual
+async def test_broker_that_does_not_wait_is_not_asked_without_a_pause(*, is_full: bool) -> None:
     """It has nothing, and says so at once."""
+    cluster = FakeCluster()
+    log = cluster.create(A)
+    cluster.create(B)
+    for _ in range(50):
+        log.append(1)
+    faulty: Any = cluster
+    collect = faulty._collect
 
-    async def test() -> None:
-        cluster = FakeCluster()
-        log = cluster.create(A)
-        cluster.create(B)
-        for _ in range(50):
-            log.append(1)
-        faulty: Any = cluster
-        collect = faulty._collect
+    async def hasty(node: int, broker: Any, request: FetchRequest) -> Any:
+        hurried = request.limits._replace(max_wait=0)
+        return await collect(node, broker, FetchRequest(hurried, request.request))
 
-        async def hasty(node: int, broker: Any, request: FetchRequest) -> Any:
-            hurried = request.limits._replace(max_wait=0)
-            return await collect(node, broker, FetchRequest(hurried, request.request))
-
-        faulty._collect = hasty
-        reader = Reader(cluster)
-        if is_full:
-            reader.open(A)  # and nobody takes anything
-        reader.open(B)
-        await asyncio.sleep(1)
-        begun = len(cluster.requests)
-        await asyncio.sleep(2)
-        assert len(cluster.requests) - begun <= 101
-        await reader.fetcher.aclose()
-
-    run(test)
+    faulty._collect = hasty
+    reader = Reader(cluster)
+    if is_full:
+        reader.open(A)  # and nobody takes anything
+    reader.open(B)
+    await asyncio.sleep(1)
+    begun = len(cluster.requests)
+    await asyncio.sleep(2)
+    assert len(cluster.requests) - begun <= 101
+    await reader.fetcher.aclose()
 
 
-def test_partition_that_is_no_longer_full_is_asked_for_at_once_if_the_others_are_idle() -> None:
+@virtual
+async def test_partition_that_is_no_longer_full_is_asked_for_at_once_if_the_others_are_idle() -> (
+    None
+):
     """If they are not, they will be answered soon, and what is asked for aside may wait for that."""
+    cluster = FakeCluster()
+    cursors = Cursors(cluster, SMALL)
+    for tp in (A, B):
+        cluster.create(tp)
+        cursor = Cursor(tp)
+        cursors.add(cursor)
+        cursor.seek(0)
+        cursor.resume()
+    for _ in range(8):
+        cluster.append(A, 1)
+    full, _idle = cursors
 
-    async def test() -> None:
-        cluster = FakeCluster()
-        cursors = Cursors(cluster, SMALL)
-        for tp in (A, B):
-            cluster.create(tp)
-            cursor = Cursor(tp)
-            cursors.add(cursor)
-            cursor.seek(0)
-            cursor.resume()
-        for _ in range(8):
-            cluster.append(A, 1)
-        full, _idle = cursors
+    def brought(end: int) -> PartitionAnswer:
+        records = cluster.logs[A].read(full.position, 1000)
+        return PartitionAnswer("t", 0, 0, 99, 99, 0, (), -1, None, records[:end])
 
-        def brought(end: int) -> PartitionAnswer:
-            records = cluster.logs[A].read(full.position, 1000)
-            return PartitionAnswer("t", 0, 0, 99, 99, 0, (), -1, None, records[:end])
-
-        (plan,) = cursors.look(0.0).plans
-        nothing = PartitionAnswer("t", 1, 0, 0, 0, 0, (), -1, None, b"")
-        assert cursors.accept(plan, Fetched(0, 0, 7, [brought(1000), nothing]), 0.001)
-        assert full.buffered >= SMALL.max_partition_bytes // 2
-        (plan,) = cursors.look(0.03).plans
-        assert plan.request.asks.keys() == {B}
-        full.consumed_to(8)
-        full.advance()
-        assert cursors.wants_look(full)
-        (aside,) = cursors.look(0.031).plans
-        assert aside.is_aside
-        assert aside.request.asks.keys() == {A}
-        cursors.accept(aside, Fetched(0, 0, 0, []), 0.04)
-        cursors.accept(plan, Fetched(0, 0, 7, []), 0.2)
-        full.rewind()  # nobody knows whether it has something new
-        (plan,) = cursors.look(0.3).plans
-        assert plan.request.asks.keys() == {A, B}
-        full.rewind()
-        found = cursors.look(0.301)
-        assert (found.plans, found.wake_at) == ([], 0.3 + PACE)
-        (aside,) = cursors.look(0.321).plans
-        assert aside.is_aside
-        await asyncio.sleep(0)
-
-    run(test)
+    (plan,) = cursors.look(0.0).plans
+    nothing = PartitionAnswer("t", 1, 0, 0, 0, 0, (), -1, None, b"")
+    assert cursors.accept(plan, Fetched(0, 0, 7, [brought(1000), nothing]), 0.001)
+    assert full.buffered >= SMALL.max_partition_bytes // 2
+    (plan,) = cursors.look(0.03).plans
+    assert plan.request.asks.keys() == {B}
+    full.consumed_to(8)
+    full.advance()
+    assert cursors.wants_look(full)
+    (aside,) = cursors.look(0.031).plans
+    assert aside.is_aside
+    assert aside.request.asks.keys() == {A}
+    cursors.accept(aside, Fetched(0, 0, 0, []), 0.04)
+    cursors.accept(plan, Fetched(0, 0, 7, []), 0.2)
+    full.rewind()  # nobody knows whether it has something new
+    (plan,) = cursors.look(0.3).plans
+    assert plan.request.asks.keys() == {A, B}
+    full.rewind()
+    found = cursors.look(0.301)
+    assert (found.plans, found.wake_at) == ([], 0.3 + PACE)
+    (aside,) = cursors.look(0.321).plans
+    assert aside.is_aside
+    await asyncio.sleep(0)
 
 
-def test_broker_waits_for_a_while_though_a_partition_is_full() -> None:
+@virtual
+async def test_broker_waits_for_a_while_though_a_partition_is_full() -> None:
     """A reader that is slow is the usual case; it costs the broker ten requests a second, not fifty."""
-
-    async def test() -> None:
-        cluster = FakeCluster()
-        log = cluster.create(A)
-        cluster.create(B)
-        for _ in range(50):
-            log.append(1)
-        reader = Reader(cluster)
-        reader.open(A)
-        reader.open(B)
-        await asyncio.sleep(1)
-        begun = len(cluster.requests)
-        await asyncio.sleep(10)
-        assert len(cluster.requests) - begun <= 101
-        await reader.fetcher.aclose()
-
-    run(test)
+    cluster = FakeCluster()
+    log = cluster.create(A)
+    cluster.create(B)
+    for _ in range(50):
+        log.append(1)
+    reader = Reader(cluster)
+    reader.open(A)
+    reader.open(B)
+    await asyncio.sleep(1)
+    begun = len(cluster.requests)
+    await asyncio.sleep(10)
+    assert len(cluster.requests) - begun <= 101
+    await reader.fetcher.aclose()
 
 
 @pytest.mark.parametrize("has_sessions", [True, False])
-def test_node_that_has_nothing_is_not_asked_without_a_pause(*, has_sessions: bool) -> None:
+@virtual
+async def test_node_that_has_nothing_is_not_asked_without_a_pause(*, has_sessions: bool) -> None:
     """Though it should have: its high watermark lies further on, and another partition is full."""
+    cluster = FakeCluster()
+    cluster.create(B).append(1)
+    log = cluster.create(A)
+    for _ in range(50):
+        log.append(1)
+    part = cluster._part
 
-    async def test() -> None:
-        cluster = FakeCluster()
-        cluster.create(B).append(1)
-        log = cluster.create(A)
-        for _ in range(50):
-            log.append(1)
-        part = cluster._part
+    def without_records(node: int, tp: TopicPartition, *rest: Any) -> Any:
+        found = part(node, tp, *rest)
+        return (*found[:5], b"", found[6]) if tp == B else found
 
-        def without_records(node: int, tp: TopicPartition, *rest: Any) -> Any:
-            found = part(node, tp, *rest)
-            return (*found[:5], b"", found[6]) if tp == B else found
+    async def collect(node: int, broker: Any, request: FetchRequest) -> Any:
+        broker.number = 0
+        asks = request.request.asks.items()
+        return {tp: cluster._part(node, tp, ask, 5000) for tp, ask in asks}
 
-        async def collect(node: int, broker: Any, request: FetchRequest) -> Any:
-            broker.number = 0
-            asks = request.request.asks.items()
-            return {tp: cluster._part(node, tp, ask, 5000) for tp, ask in asks}
-
-        faulty: Any = cluster
-        faulty._part = without_records
-        if not has_sessions:
-            faulty._collect = collect
-        reader = Reader(cluster)
-        reader.open(A)
-        reader.open(B)
-        await asyncio.sleep(1)
-        begun = len(cluster.requests)
-        await asyncio.sleep(2)
-        assert len(cluster.requests) - begun <= 110
-        await reader.fetcher.aclose()
-
-    run(test)
+    faulty: Any = cluster
+    faulty._part = without_records
+    if not has_sessions:
+        faulty._collect = collect
+    reader = Reader(cluster)
+    reader.open(A)
+    reader.open(B)
+    await asyncio.sleep(1)
+    begun = len(cluster.requests)
+    await asyncio.sleep(2)
+    assert len(cluster.requests) - begun <= 110
+    await reader.fetcher.aclose()
 
 
-def test_offset_that_is_not_stored_is_asked_for_again_before_it_is_a_fault() -> None:
+@virtual
+async def test_offset_that_is_not_stored_is_asked_for_again_before_it_is_a_fault() -> None:
     """One that no longer leads, and does not know, may have less; the metadata may not have told yet."""
+    cluster = FakeCluster()
+    log = cluster.create(A)
+    log.append(5)
+    reader = Reader(cluster)
+    part = cluster._part
+    said: list[int] = []
 
-    async def test() -> None:
-        cluster = FakeCluster()
-        log = cluster.create(A)
-        log.append(5)
-        reader = Reader(cluster)
-        part = cluster._part
-        said: list[int] = []
+    def doubtful(node: int, tp: TopicPartition, ask: Any, room: int) -> Any:
+        if ask.offset == 5 and not said:
+            said.append(node)
+            cluster.append(A, 5)
+            return (1, -1, -1, -1, -1, b"", b"\0")
+        return part(node, tp, ask, room)
 
-        def doubtful(node: int, tp: TopicPartition, ask: Any, room: int) -> Any:
-            if ask.offset == 5 and not said:
-                said.append(node)
-                cluster.append(A, 5)
-                return (1, -1, -1, -1, -1, b"", b"\0")
-            return part(node, tp, ask, room)
-
-        faulty: Any = cluster
-        faulty._part = doubtful
-        reader.open(A)
-        await reader.read(3)
-        assert said
-        assert not reader.faults
-        assert reader.seen[A] == list(range(10))
-        await reader.fetcher.aclose()
-
-    run(test)
+    faulty: Any = cluster
+    faulty._part = doubtful
+    reader.open(A)
+    await reader.read(3)
+    assert said
+    assert not reader.faults
+    assert reader.seen[A] == list(range(10))
+    await reader.fetcher.aclose()
 
 
-def test_epoch_that_no_leader_has_had_yet_is_not_believed() -> None:
+@virtual
+async def test_epoch_that_no_leader_has_had_yet_is_not_believed() -> None:
     """No checksum covers it, and a broker finds the log of a wrong one truncated."""
-
-    async def test() -> None:
-        cluster = FakeCluster()
-        log = cluster.create(A)
-        log.append(5)
-        first, end, epoch, raw = log.batches[0]
-        log.batches[0] = first, end, epoch, raw[:12] + b"\x40" + raw[13:]
-        reader = Reader(cluster)
-        cursor = reader.open(A)
-        await reader.read(1)
-        assert (cursor.position, cursor.last_epoch) == (5, -1)
-        assert {request.request.asks[A].last_epoch for _node, request in cluster.requests} == {-1}
-        await reader.fetcher.aclose()
-
-    run(test)
+    cluster = FakeCluster()
+    log = cluster.create(A)
+    log.append(5)
+    first, end, epoch, raw = log.batches[0]
+    log.batches[0] = first, end, epoch, raw[:12] + b"\x40" + raw[13:]
+    reader = Reader(cluster)
+    cursor = reader.open(A)
+    await reader.read(1)
+    assert (cursor.position, cursor.last_epoch) == (5, -1)
+    assert {request.request.asks[A].last_epoch for _node, request in cluster.requests} == {-1}
+    await reader.fetcher.aclose()
 
 
 @pytest.mark.parametrize(
     "code, error",
     [(17, InvalidTopicError), (35, UnsupportedVersionError), (76, KafkaError)],
 )
-def test_error_that_nothing_mends_is_a_fault(code: int, error: type[Exception]) -> None:
+@virtual
+async def test_error_that_nothing_mends_is_a_fault(code: int, error: type[Exception]) -> None:
     """It would be asked again for ever, and nobody would know."""
-
-    async def test() -> None:
-        cluster = FakeCluster()
-        cluster.create(A).append(5)
-        faulty: Any = cluster
-        faulty._part = lambda *_: (code, -1, -1, -1, -1, b"", b"\0")
-        reader = Reader(cluster)
-        reader.open(A)
-        await reader.read(1)
-        (fault,) = reader.faults
-        assert isinstance(fault, error)
-        assert str(code) in str(fault)
-        await reader.fetcher.aclose()
-
-    run(test)
+    cluster = FakeCluster()
+    cluster.create(A).append(5)
+    faulty: Any = cluster
+    faulty._part = lambda *_: (code, -1, -1, -1, -1, b"", b"\0")
+    reader = Reader(cluster)
+    reader.open(A)
+    await reader.read(1)
+    (fault,) = reader.faults
+    assert isinstance(fault, error)
+    assert str(code) in str(fault)
+    await reader.fetcher.aclose()
 
 
-def test_rest_that_a_broker_asks_for_is_bounded() -> None:
+@virtual
+async def test_rest_that_a_broker_asks_for_is_bounded() -> None:
     """A bit of it: the node would be left alone for days."""
+    cluster = FakeCluster()
+    cluster.create(A).append(5)
+    cursors = Cursors(cluster, SMALL)
+    cursor = Cursor(A)
+    cursors.add(cursor)
+    cursor.seek(0)
+    cursor.resume()
+    (plan,) = cursors.look(100.0).plans
+    cursors.accept(plan, Fetched(2**31 - 1, 0, 0, []), 100.0)
+    found = cursors.look(101.0)
+    assert found.plans == []
+    assert found.wake_at == 100.0 + MOST_THROTTLE
+    assert len(cursors.look(100.0 + MOST_THROTTLE).plans) == 1
 
-    async def test() -> None:
-        cluster = FakeCluster()
-        cluster.create(A).append(5)
-        cursors = Cursors(cluster, SMALL)
-        cursor = Cursor(A)
+
+@virtual
+async def test_nodes_share_the_room_there_is() -> None:
+    """What all of them bring at once is bounded, however many there are."""
+    cluster = FakeCluster()
+    cursors = Cursors(cluster, FetchOptions(max_bytes=9000, max_partition_bytes=1000))
+    for node, tp in enumerate((A, B, C), 1):
+        cluster.create(tp, node)
+        cursor = Cursor(tp)
         cursors.add(cursor)
         cursor.seek(0)
         cursor.resume()
-        (plan,) = cursors.look(100.0).plans
-        cursors.accept(plan, Fetched(2**31 - 1, 0, 0, []), 100.0)
-        found = cursors.look(101.0)
-        assert found.plans == []
-        assert found.wake_at == 100.0 + MOST_THROTTLE
-        assert len(cursors.look(100.0 + MOST_THROTTLE).plans) == 1
-
-    run(test)
+    plans = cursors.look(0.0).plans
+    assert [plan.limits.max_bytes for plan in plans] == [3000, 3000, 3000]
 
 
-def test_nodes_share_the_room_there_is() -> None:
-    """What all of them bring at once is bounded, however many there are."""
-
-    async def test() -> None:
-        cluster = FakeCluster()
-        cursors = Cursors(cluster, FetchOptions(max_bytes=9000, max_partition_bytes=1000))
-        for node, tp in enumerate((A, B, C), 1):
-            cluster.create(tp, node)
-            cursor = Cursor(tp)
-            cursors.add(cursor)
-            cursor.seek(0)
-            cursor.resume()
-        plans = cursors.look(0.0).plans
-        assert [plan.limits.max_bytes for plan in plans] == [3000, 3000, 3000]
-
-    run(test)
-
-
-def test_replica_whose_time_is_over_still_speaks_for_itself_alone() -> None:
+@virtual
+async def test_replica_whose_time_is_over_still_speaks_for_itself_alone() -> None:
     """It is behind, and says so after its leader is to be asked again."""
-
-    async def test() -> None:
-        cluster = FakeCluster()
-        cluster.create(A).append(5)
-        options = SMALL._replace(rack="r", replica_age=10.0)
-        cursors = Cursors(cluster, options)
-        cursor = Cursor(A)
-        cursors.add(cursor)
-        cursor.seek(5)
-        cursor.resume()
-        cursor.replica = 2, 10.0
-        (plan,) = cursors.look(9.0).plans
-        assert plan.node == 2
-        assert cursors.look(11.0).plans == []
-        part = PartitionAnswer("t", 0, 1, -1, -1, -1, (), -1, None, b"")
-        for now in (11.0, 12.0):
-            assert not cursors.accept(plan, Fetched(0, 0, 7, [part]), now)
-            assert not cursor.queue
-            (plan,) = cursors.look(now + 0.5).plans
-            assert plan.node == 1
-
-    run(test)
-
-
-def test_replica_that_has_less_than_was_read_is_left() -> None:
-    """KIP-392: it has lost what it had, and copies it again; what the leader has is what counts."""
-
-    async def test() -> None:
-        cluster = FakeCluster()
-        cluster.create(A).append(10)
-        cursors = Cursors(cluster, SMALL._replace(rack="r"))
-        cursor = Cursor(A)
-        cursors.add(cursor)
-        cursor.seek(10)
-        cursor.last_epoch = 0
-        cursor.resume()
-        cursor.replica = 2, 10.0
-        (plan,) = cursors.look(0.0).plans
-        assert plan.node == 2
-        part = PartitionAnswer("t", 0, 0, 5, 5, 0, (), -1, (0, 5), b"")
-        assert not cursors.accept(plan, Fetched(0, 0, 7, [part]), 0.0)
+    cluster = FakeCluster()
+    cluster.create(A).append(5)
+    options = SMALL._replace(rack="r", replica_age=10.0)
+    cursors = Cursors(cluster, options)
+    cursor = Cursor(A)
+    cursors.add(cursor)
+    cursor.seek(5)
+    cursor.resume()
+    cursor.replica = 2, 10.0
+    (plan,) = cursors.look(9.0).plans
+    assert plan.node == 2
+    assert cursors.look(11.0).plans == []
+    part = PartitionAnswer("t", 0, 1, -1, -1, -1, (), -1, None, b"")
+    for now in (11.0, 12.0):
+        assert not cursors.accept(plan, Fetched(0, 0, 7, [part]), now)
         assert not cursor.queue
-        (plan,) = cursors.look(1.0).plans
+        (plan,) = cursors.look(now + 0.5).plans
         assert plan.node == 1
-        assert plan.request.asks[A].last_epoch == 0
-        assert cursors.accept(plan, Fetched(0, 0, 7, [part]), 1.0)
-        fault = cursor.front
-        assert isinstance(fault, Fault)
-        assert isinstance(fault.error, PositionOutOfRangeError)
-
-    run(test)
 
 
-def test_offset_that_was_not_stored_for_a_moment_is_doubted_again_the_next_time() -> None:
+@virtual
+async def test_replica_that_has_less_than_was_read_is_left() -> None:
+    """KIP-392: it has lost what it had, and copies it again; what the leader has is what counts."""
+    cluster = FakeCluster()
+    cluster.create(A).append(10)
+    cursors = Cursors(cluster, SMALL._replace(rack="r"))
+    cursor = Cursor(A)
+    cursors.add(cursor)
+    cursor.seek(10)
+    cursor.last_epoch = 0
+    cursor.resume()
+    cursor.replica = 2, 10.0
+    (plan,) = cursors.look(0.0).plans
+    assert plan.node == 2
+    part = PartitionAnswer("t", 0, 0, 5, 5, 0, (), -1, (0, 5), b"")
+    assert not cursors.accept(plan, Fetched(0, 0, 7, [part]), 0.0)
+    assert not cursor.queue
+    (plan,) = cursors.look(1.0).plans
+    assert plan.node == 1
+    assert plan.request.asks[A].last_epoch == 0
+    assert cursors.accept(plan, Fetched(0, 0, 7, [part]), 1.0)
+    fault = cursor.front
+    assert isinstance(fault, Fault)
+    assert isinstance(fault.error, PositionOutOfRangeError)
+
+
+@virtual
+async def test_offset_that_was_not_stored_for_a_moment_is_doubted_again_the_next_time() -> None:
     """A leader that is none any more has said so once; long after that, another one does."""
-
-    async def test() -> None:
-        cluster = FakeCluster()
-        cluster.create(A).append(5)
-        cursors = Cursors(cluster, SMALL)
-        cursor = Cursor(A)
-        cursors.add(cursor)
-        cursor.seek(5)
-        cursor.resume()
-        absent = PartitionAnswer("t", 0, 1, -1, -1, -1, (), -1, None, b"")
-        nothing = PartitionAnswer("t", 0, 0, 5, 5, 0, (), -1, None, b"")
-        for now, part in enumerate([absent, nothing, absent]):
-            (plan,) = cursors.look(float(now)).plans
-            assert not cursors.accept(plan, Fetched(0, 0, 7, [part]), float(now))
-        assert not cursor.queue
-        (plan,) = cursors.look(9.0).plans
-        assert cursors.accept(plan, Fetched(0, 0, 7, [absent]), 9.0)
-        assert isinstance(cursor.front, Fault)
-
-    run(test)
+    cluster = FakeCluster()
+    cluster.create(A).append(5)
+    cursors = Cursors(cluster, SMALL)
+    cursor = Cursor(A)
+    cursors.add(cursor)
+    cursor.seek(5)
+    cursor.resume()
+    absent = PartitionAnswer("t", 0, 1, -1, -1, -1, (), -1, None, b"")
+    nothing = PartitionAnswer("t", 0, 0, 5, 5, 0, (), -1, None, b"")
+    for now, part in enumerate([absent, nothing, absent]):
+        (plan,) = cursors.look(float(now)).plans
+        assert not cursors.accept(plan, Fetched(0, 0, 7, [part]), float(now))
+    assert not cursor.queue
+    (plan,) = cursors.look(9.0).plans
+    assert cursors.accept(plan, Fetched(0, 0, 7, [absent]), 9.0)
+    assert isinstance(cursor.front, Fault)
 
 
-def test_partition_whose_leader_hangs_is_asked_of_the_next_one() -> None:
+@virtual
+async def test_partition_whose_leader_hangs_is_asked_of_the_next_one() -> None:
     """Not only when the request has run into its time; what comes late does not count."""
+    cluster = FakeCluster()
+    cluster.create(A).append(5)
+    reader = Reader(cluster)
+    reader.open(A)
+    await reader.read(1)
+    send, thawed = cluster.send, asyncio.Event()
 
-    async def test() -> None:
-        cluster = FakeCluster()
-        cluster.create(A).append(5)
-        reader = Reader(cluster)
-        reader.open(A)
-        await reader.read(1)
-        send, thawed = cluster.send, asyncio.Event()
+    async def hangs(node: int, request: FetchRequest) -> FetchAnswer:
+        if node == 1:
+            await thawed.wait()
+            return answer({A: (0, 9, 9, 0, -1, b"x" * 100, b"\0")})
+        return await send(node, request)
 
-        async def hangs(node: int, request: FetchRequest) -> FetchAnswer:
-            if node == 1:
-                await thawed.wait()
-                return answer({A: (0, 9, 9, 0, -1, b"x" * 100, b"\0")})
-            return await send(node, request)
-
-        faulty: Any = cluster
-        faulty.send = hangs
-        await asyncio.sleep(1)
-        cluster.elect(A, 2)
-        cluster.append(A, 5)
-        await reader.read(9)
-        assert reader.seen[A] == list(range(10))
-        thawed.set()
-        await reader.read(1)
-        assert reader.seen[A] == list(range(10))
-        assert not reader.cursors[A].queue
-        await reader.fetcher.aclose()
-
-    run(test)
+    faulty: Any = cluster
+    faulty.send = hangs
+    await asyncio.sleep(1)
+    cluster.elect(A, 2)
+    cluster.append(A, 5)
+    await reader.read(9)
+    assert reader.seen[A] == list(range(10))
+    thawed.set()
+    await reader.read(1)
+    assert reader.seen[A] == list(range(10))
+    assert not reader.cursors[A].queue
+    await reader.fetcher.aclose()
 
 
 @pytest.mark.parametrize(
@@ -1073,7 +974,8 @@ def test_partition_whose_leader_hangs_is_asked_of_the_next_one() -> None:
         ({"last_stable": 3}, False),
     ],
 )
-def test_answer_that_may_leave_out_an_aborted_transaction_is_asked_for_once_more(
+@virtual
+async def test_answer_that_may_leave_out_an_aborted_transaction_is_asked_for_once_more(
     changed: dict[str, int], *, is_doubted: bool
 ) -> None:
     """It ends with a segment that the log cleaner is replacing: the broker no longer finds what was aborted."""
@@ -1086,43 +988,37 @@ def test_answer_that_may_leave_out_an_aborted_transaction_is_asked_for_once_more
         part = PartitionAnswer("t", 0, 0, 9, stable, 0, aborted, -1, None, data)
         return Fetched(0, 0, 7, [part])
 
-    async def test() -> None:
-        cluster = FakeCluster()
-        cluster.create(A)
-        cursors = Cursors(cluster, SMALL._replace(**settings))
-        cursor = Cursor(A)
-        cursors.add(cursor)
-        cursor.seek(0)
-        cursor.resume()
+    cluster = FakeCluster()
+    cluster.create(A)
+    cursors = Cursors(cluster, SMALL._replace(**settings))
+    cursor = Cursor(A)
+    cursors.add(cursor)
+    cursor.seek(0)
+    cursor.resume()
+    (plan,) = cursors.look(0.0).plans
+    assert cursors.accept(plan, answered(), 0.0) is not is_doubted
+    if is_doubted:
         (plan,) = cursors.look(0.0).plans
-        assert cursors.accept(plan, answered(), 0.0) is not is_doubted
-        if is_doubted:
-            (plan,) = cursors.look(0.0).plans
-            assert plan.request.asks[A].offset == 0
-            assert cursors.accept(plan, answered((7, 0)), 0.0)
-        chunk = cursor.front
-        assert isinstance(chunk, Chunk)
-        assert list(chunk.aborted) == ([(7, 0)] if is_doubted else [])
-
-    run(test)
+        assert plan.request.asks[A].offset == 0
+        assert cursors.accept(plan, answered((7, 0)), 0.0)
+    chunk = cursor.front
+    assert isinstance(chunk, Chunk)
+    assert list(chunk.aborted) == ([(7, 0)] if is_doubted else [])
 
 
-def test_answer_that_says_the_same_twice_counts() -> None:
+@virtual
+async def test_answer_that_says_the_same_twice_counts() -> None:
     """The transaction was committed, and its marker lies in the next segment."""
     data = batch(rows(0, 3), producer=7, transaction=True)
     part = PartitionAnswer("t", 0, 0, 9, 9, 0, (), -1, None, data)
-
-    async def test() -> None:
-        cluster = FakeCluster()
-        cluster.create(A)
-        cursors = Cursors(cluster, SMALL._replace(isolation=1))
-        cursor = Cursor(A)
-        cursors.add(cursor)
-        cursor.seek(0)
-        cursor.resume()
-        for is_taken in (False, True):
-            (plan,) = cursors.look(0.0).plans
-            assert cursors.accept(plan, Fetched(0, 0, 7, [part]), 0.0) is is_taken
-        assert cursor.buffered
-
-    run(test)
+    cluster = FakeCluster()
+    cluster.create(A)
+    cursors = Cursors(cluster, SMALL._replace(isolation=1))
+    cursor = Cursor(A)
+    cursors.add(cursor)
+    cursor.seek(0)
+    cursor.resume()
+    for is_taken in (False, True):
+        (plan,) = cursors.look(0.0).plans
+        assert cursors.accept(plan, Fetched(0, 0, 7, [part]), 0.0) is is_taken
+    assert cursor.buffered
