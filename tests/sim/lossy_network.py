@@ -60,6 +60,14 @@ class LossyNetwork:
         """Any other question; the answer is what is true when it is given, or never comes."""
         self._carry(slot, lambda: self._carry(slot, answered))
 
+    def cut_off(self, slot: int, duration: float) -> None:
+        """Lets nothing through to and from a slot's processes for so long."""
+        self.cut[slot] = self.cut.get(slot, 0) + 1
+        self.agenda.after(duration, lambda: self._mend(slot))
+
+    def _mend(self, slot: int) -> None:
+        self.cut[slot] = max(self.cut.get(slot, 0) - 1, 0)
+
     def look(self) -> None:
         """Sends the answers that have come about, and wakes the brokers when they are due."""
         waiting, self.waiting = self.waiting, []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from consumer_sdk.adapters.kafka.groups.member import (
 from consumer_sdk.adapters.kafka.groups.messages import Answer, JoinGroup, Request, SyncGroup
 from consumer_sdk.testing.kafka import Code, OffsetCommit
 from tests.sim.kafka_groups.plan import Life
+from tests.sim.stoppable import Stoppable
 
 if TYPE_CHECKING:
     from tests.sim.kafka_groups.scene import GroupScene
@@ -32,7 +33,7 @@ COMMITS = 1.5
 """Mean seconds between two commits."""
 
 
-class Process:
+class Process(Stoppable):
     """One, from its start to its end.
 
     Attributes:
@@ -40,11 +41,11 @@ class Process:
         draining: revoked, and not given back.
         topic_ids: of what was assigned; a topic that is made again is another one. Classic members know names only.
         is_eager: it gives all back before each rebalance.
-        is_alive: it runs, or is stopped and will go on.
         is_refused: the group does not take it.
     """
 
     def __init__(self, scene: GroupScene, name: str, slot: int, member: Member, life: Life) -> None:
+        super().__init__(scene.agenda)
         self.scene, self.name, self.slot, self.member, self.life = scene, name, slot, member, life
         self.instance_id = scene.plan.instance_id(slot)
         is_old = scene.plan.assignors_of(slot) != scene.plan.assignors
@@ -52,7 +53,7 @@ class Process:
         self.owned: set[TopicPartition] = set()
         self.draining: set[TopicPartition] = set()
         self.topic_ids: dict[TopicPartition, bytes] = {}
-        self.is_alive, self.is_refused, self.is_leaving = True, False, False
+        self.is_refused, self.is_leaving = False, False
         self._request: Request | None = None
         self._number = 0
         self._node: int | None = None
@@ -61,8 +62,6 @@ class Process:
         self._number_of_commits = 0
         self._drains_ended: set[TopicPartition] = set()
         self._asks = False
-        self._stops = 0
-        self._kept: list[Callable[[], None]] = []
         self._wakes_at = inf
         self._idle: tuple[float, int] = (-1.0, 0)
 
@@ -118,39 +117,10 @@ class Process:
         self.member.leave(self.now)
         self._work()
 
-    def stop(self, duration: float) -> None:
-        """Does nothing for so long, and does not notice."""
-        self.tell(f"stops for {duration:.3f}")
-        self._stops += 1
-        self.scene.agenda.after(duration, self._go_on)
-
-    def _go_on(self) -> None:
-        self._stops -= 1
-        if self._stops or not self.is_alive:
-            return
-        self.tell("goes on")
+    def _wake_up(self) -> None:
         self.scene.ledger.check(self)
-        kept, self._kept = self._kept, []
-        for call in kept:
-            self.run(call)
 
-    def run(self, call: Callable[[], None]) -> None:
-        """Calls it, when the process runs; never if it is dead."""
-        if self._stops:
-            self._kept.append(call)
-        elif self.is_alive:
-            call()
-
-    def after(self, delay: float, call: Callable[[], None]) -> None:
-        """Calls it later."""
-        self.scene.agenda.after(delay, lambda: self.run(call))
-
-    @property
-    def now(self) -> float:
-        """Of the process's clock."""
-        return self.scene.agenda.now
-
-    def tell(self, what: str) -> None:
+    def tell(self, what: str, /) -> None:
         """Traces it."""
         self.scene.tell(f"{self.name} {what}")
 

@@ -118,11 +118,7 @@ class GroupScene:
 
     def _cut(self, slot: int, duration: float) -> None:
         self.tell(f"slot {slot} is cut off for {duration:.3f}")
-        self.network.cut[slot] = self.network.cut.get(slot, 0) + 1
-        self.agenda.after(duration, lambda: self._mend(slot))
-
-    def _mend(self, slot: int) -> None:
-        self.network.cut[slot] = max(self.network.cut.get(slot, 0) - 1, 0)
+        self.network.cut_off(slot, duration)
 
     def _fail_over(self, load_time: float) -> None:
         node = len(self._nodes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -30,6 +30,7 @@ from consumer_sdk.adapters.kafka.share.messages import (
 )
 from tests.sim.kafka_share.line import Line
 from tests.sim.kafka_share.plan import Life
+from tests.sim.stoppable import Stoppable
 
 if TYPE_CHECKING:
     from tests.sim.kafka_share.scene import ShareScene
@@ -63,28 +64,26 @@ class Held:
     settled: dict[int, AckType] = field(default_factory=dict)
 
 
-class Process:
+class Process(Stoppable):
     """One, from its start to its end.
 
     Attributes:
         held: by partition, also those that are drained.
-        is_alive: it runs, or is stopped and will go on.
         late: records that were settled after their locks had ended.
     """
 
     def __init__(
         self, scene: ShareScene, name: str, slot: int, member: ShareMember, life: Life
     ) -> None:
+        super().__init__(scene.agenda)
         self.scene, self.name, self.slot, self.member, self.life = scene, name, slot, member, life
         self.held: dict[TopicIdPartition, Held] = {}
         self.lines: dict[int, Line] = {}
-        self.is_alive, self.is_leaving, self.is_refused = True, False, False
+        self.is_leaving, self.is_refused = False, False
         self.stopped_at = -inf
         self._queue: deque[tuple[Held, int, int]] = deque()
         self._busy = 0
         self._delivery = 0
-        self._stops = 0
-        self._kept: list[Callable[[], None]] = []
         self._node: int | None = None
         self._request: ShareGroupHeartbeat | None = None
         self._number = 0
@@ -145,37 +144,6 @@ class Process:
             for line in self.lines.values():
                 line.hang_up(is_killed=True)
             self.scene.ledger.died(self)
-
-    def stop(self, duration: float) -> None:
-        """Does nothing for so long, and does not notice."""
-        self.tell(f"stops for {duration:.3f}")
-        self._stops += 1
-        self.scene.agenda.after(duration, self._go_on)
-
-    def _go_on(self) -> None:
-        self._stops -= 1
-        if self._stops or not self.is_alive:
-            return
-        self.tell("goes on")
-        kept, self._kept = self._kept, []
-        for call in kept:
-            self.run(call)
-
-    def run(self, call: Callable[[], None]) -> None:
-        """Calls it, when the process runs; never if it is dead."""
-        if self._stops:
-            self._kept.append(call)
-        elif self.is_alive:
-            call()
-
-    def after(self, delay: float, call: Callable[[], None]) -> None:
-        """Calls it later."""
-        self.scene.agenda.after(delay, lambda: self.run(call))
-
-    @property
-    def now(self) -> float:
-        """Of the process's clock."""
-        return self.scene.agenda.now
 
     def tell(self, *what: object) -> None:
         """Traces it."""
