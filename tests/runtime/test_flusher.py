@@ -208,9 +208,13 @@ class Told(MemoryAdapter):
         late: what was told of others.
     """
 
-    def __init__(self, *args: Any, keeps_positions: bool = True, **options: Any) -> None:
+    def __init__(
+        self, *args: Any, keeps_positions: bool = True, wants_ends: bool = False, **options: Any
+    ) -> None:
         super().__init__(*args, **options)
-        self.capabilities = replace(self.capabilities, commits=keeps_positions)
+        self.capabilities = replace(
+            self.capabilities, commits=keeps_positions, wants_ends=wants_ends
+        )
         self.told: list[tuple[Assignment, bool]] = []
         self.is_away, self.patience = False, 0.0
         self.held: Callable[[], Collection[Partition]] = lambda: self.memory.partitions("s")
@@ -233,6 +237,7 @@ class Told(MemoryAdapter):
         ({}, [True]),  # for its lag tools
         ({"subscription": "failover"}, [False]),  # what is settled, and once
         ({"keeps_positions": False}, []),
+        ({"keeps_positions": False, "wants_ends": True}, []),  # none has ended
     ],
 )
 def test_broker_hears_of_what_the_store_has_as_it_can_use_it(
@@ -395,6 +400,20 @@ def test_partition_whose_start_cannot_be_stored_is_not_held() -> None:
             assert consumer.stats().partitions == ()
             await asyncio.sleep(3600)
             assert consumer.stats().partitions == (PLACE,)
+
+    bench(test)
+
+
+def test_ack_of_a_consumer_that_keeps_no_position_is_done_at_once() -> None:
+    """It has neither a group nor a store: nothing lasts longer than the process."""
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2")
+        async with b.consumer(group=None) as consumer:
+            message = await anext(consumer)
+            message.ack()
+            await message.durable()
+            assert (await anext(consumer)).value == b"2"
 
     bench(test)
 
