@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from consumer_sdk.records import Assignment, Checkpoint, Committed, Partition
-from consumer_sdk.runtime.starts.inputs import StartInputs
+from consumer_sdk.records import Assignment, AtPosition, Checkpoint, Committed, Partition
+from consumer_sdk.runtime.starts.inputs import Decision, StartInputs
 from tests.runtime.consumer_options import options_of
 
 HELD = Assignment(Partition("s", "0"), 1)
@@ -44,6 +44,16 @@ NEEDS: dict[str, tuple[StartInputs, dict[str, Any], bool]] = {
         {},
         True,
     ),
+    "nothing is known, and applications are": (StartInputs(assignment=HELD), A, True),
+    "another program has moved the group of another application": (
+        StartInputs(
+            assignment=HELD,
+            stored=AT_5,
+            committed=Committed(Checkpoint(resume=50), is_foreign=True),
+        ),
+        B,
+        False,
+    ),
     "the same application": (StartInputs(assignment=HELD, stored=AT_5), A, False),
     "a new application": (StartInputs(assignment=HELD, stored=AT_5), B, True),
     "a new application, and the broker's cursor": (
@@ -68,3 +78,23 @@ def test_store_alone_was_not_reset(*, redelivers: bool) -> None:
     assert not inputs.is_foreign
     assert not inputs.is_unmarked
     assert inputs.reset is None
+
+
+def test_position_of_another_program_is_a_reset_also_of_a_store_without_a_place() -> None:
+    """It has attempts alone, and the other one has had the last word."""
+    theirs = Checkpoint(resume=50)
+    inputs = StartInputs(
+        assignment=HELD,
+        stored=Checkpoint(attempts={3: (1, 0.0)}),
+        committed=Committed(theirs, is_foreign=True),
+    )
+    assert inputs.reset == theirs
+
+
+def test_reset_that_was_honoured_is_none_any_more() -> None:
+    """Store and broker agree on it: it is held against the log next, and once."""
+    theirs = Committed(Checkpoint(resume=50), is_foreign=True)
+    inputs = StartInputs(assignment=HELD, stored=AT_5, committed=theirs, earliest=10)
+    after = inputs.after(Decision(AtPosition(50), theirs.checkpoint))
+    assert (after.known, after.reset, after.is_foreign) == (theirs.checkpoint, None, False)
+    assert after.earliest == 10
