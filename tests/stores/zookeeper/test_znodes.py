@@ -139,6 +139,12 @@ def test_root_that_cannot_be_is_a_configuration_error(root: Any) -> None:
         check_root(root)
 
 
+@pytest.mark.parametrize("root", ["/sdk", "/a/b.c/d", "/zookeepers"])
+def test_root_is_any_other_path(root: str) -> None:
+    """It need not exist yet."""
+    assert check_root(root) == root
+
+
 def test_pin_is_json_and_comes_back() -> None:
     """A stream's znode says where the group starts; an empty one says nothing."""
     assert json.loads(encode_pin("time:1.5")) == {"version": 1, "start": "time:1.5"}
