@@ -30,9 +30,10 @@ def environment(name: str, *requirements: str) -> Path:
     if not whole.exists() or whole.read_text() != " ".join(requirements):
         uv("venv", "--clear", "--python", sys.executable, str(folder))
         uv("pip", "install", "--compile-bytecode", "--python", str(python), *requirements)
-        site = next((folder / "lib").glob("python*/site-packages"))
-        (site / "tests.pth").write_text(sysconfig.get_path("purelib"))
         whole.write_text(" ".join(requirements))
+    # Each time: the checkout that made the environment may be gone.
+    site = next((folder / "lib").glob("python*/site-packages"))
+    (site / "tests.pth").write_text(sysconfig.get_path("purelib"))
     return python
 
 
