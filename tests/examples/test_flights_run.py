@@ -52,7 +52,7 @@ def test_interrupted_run_leaves_nothing_running(tmp_path: Path, kafka_server: Ka
     mark = f"FLIGHTS_TEST={uuid.uuid4()}"
     name, value = mark.split("=")
     # So many flights, and the kill so late, that both are far away when all parts are at work.
-    options = ["--limit", "300000", "--kill-at", "0.99", "--keep", str(tmp_path)]
+    options = ["--limit", "300000", "--kill-at", "0.99", "--keep", str(tmp_path / "run")]
     with subprocess.Popen(
         [*COMMAND, *options, "--kafka", kafka_server.bootstrap_servers],
         env={**os.environ, name: value},
