@@ -23,7 +23,7 @@ from packaging.version import InvalidVersion, Version
 __all__ = ["ReleaseError", "checked", "fragments", "main", "release", "section", "with_section"]
 
 KINDS = ("added", "changed", "deprecated", "removed", "fixed", "security")
-FRAGMENT = re.compile(rf"[a-z0-9][a-z0-9.-]*\.({'|'.join(KINDS)})\.md")
+FRAGMENT = re.compile(rf"[a-z0-9][a-z0-9._-]*\.({'|'.join(KINDS)})\.md")
 VERSION_FILE = Path("consumer_sdk/__init__.py")
 VERSION_LINE = re.compile(r'^__version__ = "(.*)"$', re.MULTILINE)
 CHANGELOG = Path("CHANGELOG.md")

@@ -32,6 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     ):  # a shell's background job, and children inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each child would compile all that it imports
     config.pluginmanager.register(Distribution(config))
     gc.disable()  # what is collected stays: looking through it takes as long as collecting it
 
