@@ -7,6 +7,7 @@ connects to a broker, and a reader's or a writer's module is imported when it is
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,7 @@ from pyspark.sql.types import (
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.collector import begin_call
 from consumer_sdk.spark_bridge.columns import COLUMNS
-from consumer_sdk.spark_bridge.option_values import COUNT, is_feed
+from consumer_sdk.spark_bridge.option_values import COUNT, TASKS, is_feed
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class ConsumerSdkDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The batch reader."""
-        given = self._given(schema)
+        given = _with_tasks(self._given(schema))
         if _is_feed(given):
             from consumer_sdk.spark_bridge.feed.reader import FeedBatchReader
 
@@ -79,7 +80,7 @@ class ConsumerSdkDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         """The streaming reader."""
-        given = self._given(schema)
+        given = _with_tasks(self._given(schema))
         if _is_feed(given):
             from consumer_sdk.spark_bridge.feed.reader import FeedStreamReader
 
@@ -107,6 +108,12 @@ class ConsumerSdkDataSource(DataSource):
     def _given(self, schema: StructType) -> dict[str, str]:
         begin_call()
         return stored_options(schema) | source_options(self.options)
+
+
+def _with_tasks(given: Mapping[str, str]) -> dict[str, str]:
+    """With the session's parallelism as the most tasks, where the source was registered and no option says."""
+    known = os.environ.get(TASKS)
+    return {**given} if known is None else {"tasks": known, **given}
 
 
 def _is_feed(given: Mapping[str, str]) -> bool:

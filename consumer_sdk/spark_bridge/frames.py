@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.arrow import import_pyarrow
 from consumer_sdk.spark_bridge.feed.url import FeedUrl
-from consumer_sdk.spark_bridge.option_values import is_feed
+from consumer_sdk.spark_bridge.option_values import TASKS, is_feed
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 from consumer_sdk.spark_bridge.pyspark_version import require_pyspark
 
@@ -31,7 +31,8 @@ def register(spark: SparkSession) -> None:
 
     If the whole package is installed, Spark finds the format by itself, by the module
     ``pyspark_consumer_sdk``. A source that is registered starts sooner: its Python processes take
-    PySpark from its folder, instead of compiling what they import from Spark's zip.
+    PySpark from its folder, instead of compiling what they import from Spark's zip. It also has as many
+    tasks as Spark runs at a time, unless the option ``tasks`` says otherwise.
 
     Raises:
         MissingExtraError: pyspark or pyarrow is not installed, or PySpark is older than 4.0.
@@ -43,7 +44,7 @@ def register(spark: SparkSession) -> None:
     from consumer_sdk.spark_bridge.data_source import ConsumerSdkDataSource
 
     try:
-        with _quick_processes(getattr(spark, "sparkContext", None)):
+        with _told_processes(getattr(spark, "sparkContext", None)):
             spark.dataSource.register(ConsumerSdkDataSource)
     except AnalysisException as error:
         # PySpark 4.0 refuses what it has found by itself, as the docstring says.
@@ -52,8 +53,8 @@ def register(spark: SparkSession) -> None:
 
 
 @contextmanager
-def _quick_processes(context: SparkContext | None) -> Iterator[None]:
-    """What is registered meanwhile has processes that start with `python_start`.
+def _told_processes(context: SparkContext | None) -> Iterator[None]:
+    """What is registered meanwhile has processes that start with `python_start`, and know the session's parallelism.
 
     Of Spark Connect there is no context: processes are the server's.
     """
@@ -62,7 +63,8 @@ def _quick_processes(context: SparkContext | None) -> Iterator[None]:
         return
     before = context.environment
     path = [_PYTHON_START, before.get("PYTHONPATH", "")]
-    context.environment = before | {"PYTHONPATH": os.pathsep.join(filter(None, path))}
+    told = {"PYTHONPATH": os.pathsep.join(filter(None, path)), TASKS: _tasks(context)["tasks"]}
+    context.environment = before | told
     try:
         yield
     finally:

@@ -19,6 +19,7 @@ __all__ = [
     "MILLISECONDS",
     "NAMES",
     "NUMBER",
+    "TASKS",
     "TRUTH",
     "choice",
     "is_feed",
@@ -30,6 +31,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+TASKS = "CONSUMER_SDK_SPARK_TASKS"
+"""In the environment of a registered source's processes: how many tasks the session runs at a time."""
 
 UNITS = {
     "us": 1e-6,

@@ -22,6 +22,8 @@ from pyspark.sql.types import (
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.columns import COLUMNS
 from consumer_sdk.spark_bridge.data_source import ConsumerSdkDataSource
+from consumer_sdk.spark_bridge.pull.batch_reader import PullBatchReader
+from consumer_sdk.spark_bridge.pull.stream_reader import PullStreamReader
 
 KINDS = {
     "string": StringType(),
@@ -53,3 +55,16 @@ def test_options_that_a_feed_does_not_have_are_refused(
         source.reader(SCHEMA)
     with pytest.raises(ConfigurationError, match=complaint):
         source.streamReader(SCHEMA)
+
+
+@pytest.mark.parametrize("options,tasks", [({}, 4), ({"tasks": "9"}, 9)])
+def test_a_registered_source_has_as_many_tasks_as_run_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, str], tasks: int
+) -> None:
+    """As `read_stream` does it; a Python task costs 20 ms of Spark's. The option comes first."""
+    monkeypatch.setenv("CONSUMER_SDK_SPARK_TASKS", "4")
+    source = ConsumerSdkDataSource({"url": "kafka://nowhere:9092/t", **options})
+    pulled = StructType([StructField("offset", LongType())])
+    for reader in (source.reader(pulled), source.streamReader(pulled)):
+        assert isinstance(reader, PullBatchReader | PullStreamReader)
+        assert reader._options.sizing.tasks == tasks

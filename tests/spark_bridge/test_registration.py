@@ -132,6 +132,7 @@ class Session:
 
     def __init__(self, environment: dict[str, str]) -> None:
         self.sparkContext = self.dataSource = self
+        self.defaultParallelism = 4
         self.environment = environment
         self.noted: list[dict[str, str]] = []
 
@@ -150,4 +151,5 @@ def test_processes_of_a_registered_source_have_a_quick_start(path: str | None) -
     start, *rest = session.noted[0].pop("PYTHONPATH").split(os.pathsep)
     assert (Path(start) / "sitecustomize.py").is_file()
     assert rest == ([path] if path else [])
+    assert session.noted[0]["CONSUMER_SDK_SPARK_TASKS"] == "4"
     assert session.environment == environment

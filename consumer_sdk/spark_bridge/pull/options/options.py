@@ -199,7 +199,7 @@ class PullSettings:
         max_records_per_partition: most records in a task; approximate.
         tasks: maximum number of tasks, unless the two options above ask for more; by default Spark's
             parallelism. A micro-batch has one task for each 50 000 records, up to this maximum. With ``format()``
-            alone, the default maximum is the number of ranges.
+            alone, without ``register``, the default maximum is the number of ranges.
         fail_on_data_loss: whether lost records fail the query.
         include_headers: adds a column ``headers``.
         columns: the columns to decode; by default all. ``.schema(…)`` with some of the columns does the same.
