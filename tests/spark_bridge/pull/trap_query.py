@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 RUNNER = "python_streaming_source_runner"
-WORKER = "pyspark.daemon pyspark.worker"
+WORKER = "daemon pyspark.worker"  # also of `warm_daemon`
 
 
 def frame_of(spark: SparkSession, topic: Topic, name: str = "", **options: str) -> DataFrame:
@@ -132,7 +132,9 @@ def _pids() -> list[int]:
 
 def _command(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        return (
+            Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        )
     except OSError:
         return ""  # it has ended meanwhile
 

@@ -7,12 +7,13 @@ import re
 import signal
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 
 from consumer_sdk import spark_bridge
 from tests.spark_bridge.pull.kafka_query import ON_SPARK, Kafka, Topic
@@ -21,6 +22,7 @@ from tests.spark_bridge.pull.trap_query import WORKER, spark_processes
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 EXAMPLE = Path(__file__).parents[3] / "docs" / "snippets" / "spark" / "copy_orders.py"
 
@@ -145,18 +147,24 @@ def test_workers_that_are_killed_lose_nothing(
     """A stream, whose tasks end in the middle, and whose query is started again where Spark gives up."""
     origin = Topic(kafka_server, f"{topic.name}-from")
     chance = Random(20)
-    for _ in range(20):
-        origin.send(3000)
+
+    def started() -> StreamingQuery:
         frame = spark_bridge.read_stream(spark, origin.url, startingOffsets="earliest")
         writer = frame.select("key", "value").writeStream.format("consumer_sdk")
         writer = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
-        query = writer.start(f"kafka://{topic.servers}/{topic.name}")
-        while not query.awaitTermination(max(1, chance.randrange(3))):
-            for pid in spark_processes(WORKER):
-                os.kill(pid, signal.SIGKILL)
-            if chance.random() < 0.5:
-                break
-        query.awaitTermination()
+        return writer.start(f"kafka://{topic.servers}/{topic.name}")
+
+    for _ in range(20):
+        origin.send(3000)
+        query = started()
+        with suppress(StreamingQueryException):  # Spark gives up after three tries of a task
+            while not query.awaitTermination(max(1, chance.randrange(3))):
+                for pid in spark_processes(WORKER):
+                    os.kill(pid, signal.SIGKILL)
+                if chance.random() < 0.5:
+                    break
+            query.awaitTermination()
+    started().awaitTermination()
     found = Counter(row["value"] for row in read(spark, topic))
     assert found.keys() == {b"%d:%d" % place for place in origin.expected}
 
