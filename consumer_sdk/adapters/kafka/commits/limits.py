@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 
+from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
+
+# isort: split
 from aiokafka.errors import KafkaError
 
 from consumer_sdk.adapters.kafka.client.cluster import Cluster

@@ -16,6 +16,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
+from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
+
+# isort: split
 from aiokafka.protocol.api import RequestStruct, Response
 from aiokafka.protocol.commit import OffsetCommitRequest_v2, OffsetCommitRequest_v3
 from aiokafka.protocol.types import Int16, Int32, Int64, Schema
