@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 from aiokafka import TopicPartition
 
+from consumer_sdk.adapters.kafka.client.cluster_metadata import NO_EPOCH
 from consumer_sdk.adapters.kafka.decoding.record_batches import FORMAT_OF_BATCHES
 from consumer_sdk.adapters.kafka.decoding.unpacking import AHEAD
 from consumer_sdk.adapters.kafka.fetch.session import Ask
 
-__all__ = ["NO_EPOCH", "NO_POSITION", "Chunk", "Cursor", "Fault", "Reach", "reach_of"]
+__all__ = ["NO_POSITION", "Chunk", "Cursor", "Fault", "Reach", "reach_of"]
 
 HEAD = struct.Struct(">qiib")
 """First offset, length of what follows it, the leader's epoch (of an old format the checksum), format."""
@@ -29,7 +30,6 @@ LAST_DELTA = struct.Struct(">i")
 LAST_DELTA_AT, ATTRIBUTES_AT, OLD_ATTRIBUTES_AT = 23, 22, 17
 CODEC = 0x07
 TRANSACTIONAL = 0x10
-NO_EPOCH = -1
 NO_POSITION = -1
 OVERHEAD = 512
 """Bytes that a chunk takes besides its batches."""

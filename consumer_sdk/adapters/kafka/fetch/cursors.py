@@ -48,9 +48,9 @@ from aiokafka.errors import (
 )
 
 from consumer_sdk.adapters.kafka.client import faults
+from consumer_sdk.adapters.kafka.client.cluster_metadata import NO_EPOCH
 from consumer_sdk.adapters.kafka.decoding.record_batches import ends_in_doubt
 from consumer_sdk.adapters.kafka.fetch.cursor import (
-    NO_EPOCH,
     NO_POSITION,
     Chunk,
     Cursor,
