@@ -83,7 +83,8 @@ def _observer(metric: Metric, looks: Looks, split: Any = None) -> Observe:
 
     def observe(_options: CallbackOptions) -> Iterator[Observation]:
         seen = (each for look in list(looks.values()) for each in look())
-        for labels, value in collected(metric, grouped(seen)):
+        read = (each for each in seen if type(each) in metric.readers)
+        for labels, value in collected(metric, grouped(read)):
             attributes = {ATTRIBUTES[label]: text for label, text in labels.items() if text}
             yield from split(value, attributes)
 
