@@ -63,7 +63,7 @@ def _told_processes(context: SparkContext | None) -> Iterator[None]:
         return
     before = context.environment
     path = [_PYTHON_START, before.get("PYTHONPATH", "")]
-    told = {"PYTHONPATH": os.pathsep.join(filter(None, path)), TASKS: _tasks(context)["tasks"]}
+    told = {"PYTHONPATH": os.pathsep.join(filter(None, path)), TASKS: _tasks(context)}
     context.environment = before | told
     try:
         yield
@@ -136,12 +136,12 @@ def _prepare(spark: SparkSession, url: str | None, options: Mapping[str, Any]) -
         if context is not None:
             parsed.open_reader()
     register(spark)
-    return _tasks(context) | given
+    return given if context is None else {"tasks": _tasks(context), **given}
 
 
-def _tasks(context: SparkContext | None) -> dict[str, str]:
-    """At most as many tasks as run at a time, where that is known."""
-    return {} if context is None else {"tasks": str(max(1, context.defaultParallelism))}
+def _tasks(context: SparkContext) -> str:
+    """At most as many tasks as run at a time."""
+    return str(max(1, context.defaultParallelism))
 
 
 def _check_feed(url: str, options: Mapping[str, Any], *, is_here: bool) -> None:

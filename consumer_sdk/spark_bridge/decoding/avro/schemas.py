@@ -17,7 +17,7 @@ from fastavro import _read_py
 
 from consumer_sdk.errors import ConfigurationError
 
-__all__ = ["WriterSchema", "is_recursive", "parse"]
+__all__ = ["WriterSchema", "parse"]
 
 
 class _Symbols(dict[int, str]):
@@ -59,11 +59,11 @@ class WriterSchema:
     def of(cls, schema: Any) -> WriterSchema:
         """Of a schema as `parse` takes it."""
         parsed = parse(schema)
-        module = _read_py if is_recursive(parsed) else fastavro
+        module = _read_py if _is_recursive(parsed) else fastavro
         return cls(parsed, module.schemaless_reader)
 
 
-def is_recursive(parsed: Any) -> bool:
+def _is_recursive(parsed: Any) -> bool:
     """Whether a value may be nested without end.
 
     Args:
