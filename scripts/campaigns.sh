@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # campaigns.sh PYTHON [ARGUMENTS OF PYTEST]
-# Runs the campaigns: first those that share the machine, then those that need it for themselves.
+# Runs the campaigns: first all but those marked "alone", then these, which disturb each other little.
 set -uo pipefail
 python=$1
 shift
@@ -18,5 +18,5 @@ run() {
 }
 
 run -n auto -m "campaign and not alone" "$@"
-run -m "campaign and alone" "$@"
+run -n auto -m "campaign and alone" "$@"
 exit "$status"

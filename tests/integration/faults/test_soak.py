@@ -14,7 +14,7 @@ from consumer_sdk.testing.servers import KafkaServer, KinesaliteServer, PulsarSe
 from tests.integration.faults.soaking import EVERY, Sample
 from tests.integration.faults.worlds import KafkaWorld, KinesisWorld, Member, PulsarWorld, World
 
-pytestmark = [pytest.mark.campaign, pytest.mark.alone]
+pytestmark = [pytest.mark.campaign(minutes=30), pytest.mark.alone]
 
 RATE = 5_000
 SECONDS = 1800.0
