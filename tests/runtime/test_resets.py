@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -203,6 +203,36 @@ def test_reset_and_skip_are_decided_once_whenever_the_consumer_is_killed() -> No
             assert [(await anext(healthy)).value for _ in range(8)] == [
                 b"%c" % c for c in b"abcdefgh"
             ]
+
+    bench(test)
+
+
+class OneSave:
+    """A store that takes one save, and none after it."""
+
+    def __init__(self) -> None:
+        self._saves = 0
+
+    async def around(self, seam: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Around each call to the store."""
+        self._saves += seam == "save"
+        if self._saves > 1 and seam in ("save", "read_back"):
+            raise TransientStoreError("down")
+        return await call()
+
+
+def test_skip_after_a_reset_is_durable_before_the_first_record() -> None:
+    """The store takes the reset, and then fails: what came after the skip is not skipped by deciding again."""
+
+    async def test(b: Bench) -> None:
+        store = await prepare(b, reset=2)
+        async with consumer(b, store.handle(faults=OneSave()), **LAG) as held:
+            pulling = asyncio.ensure_future(anext(held))
+            await asyncio.sleep(8)
+            b.append(*"abcdefgh")
+            await asyncio.sleep(30)
+            assert held.stats().fetched == 0
+            pulling.cancel()
 
     bench(test)
 
