@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -65,6 +66,28 @@ class Outage:
         """Around each call."""
         if not self.is_over:
             raise TransientStoreError(f"{seam}: down")
+        return await call()
+
+
+class Stopped(MemoryAdapter):
+    """A process that was stopped beyond its session: it hears from its group after five seconds."""
+
+    def held_until(self) -> float:
+        """Over, until then."""
+        now = asyncio.get_running_loop().time()
+        return now if now < 5 else math.inf
+
+
+class Claims:
+    """Keeps when the store was asked for a claim."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    async def around(self, seam: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Around each call."""
+        if seam == "claim":
+            self.times.append(asyncio.get_running_loop().time())
         return await call()
 
 
@@ -269,3 +292,17 @@ def test_partition_claimed_later_starts_where_the_group_did() -> None:
             assert [(await anext(each)).value for each in (slow, fast)] == [b"new"] * 2
 
     bench(test, partitions=2)
+
+
+def test_nothing_is_claimed_before_the_session_is_known_to_last() -> None:
+    """Another member may own the partition by now, and would lose it to this claim."""
+
+    async def test(b: Bench) -> None:
+        claims = Claims()
+        adapter = Stopped(b.broker, "s", group="g")
+        async with Consumer(adapter, store=MemoryStore(faults=claims), clock=b.simulation.clock):
+            await asyncio.sleep(10)
+        assert claims.times
+        assert min(claims.times) >= 5
+
+    bench(test)
