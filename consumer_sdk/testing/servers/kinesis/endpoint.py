@@ -205,6 +205,7 @@ class KinesisEndpoint(ABC):
             "kinesis",
             endpoint_url=self.endpoint_url,
             region_name=self.region,
+            verify=False,  # plain HTTP: to read the machine's authorities takes longer than a request
             config=AioConfig(
                 proxies={},  # those of the environment are not for this machine
                 retries={"total_max_attempts": 1},  # a refusal is the answer
