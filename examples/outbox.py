@@ -104,7 +104,7 @@ def identity(message: Message) -> tuple[str, str, str, int, int]:
 
 
 def read(message: Message) -> tuple[str, int]:
-    """The customer and the amount of an order. Raises `Reject` for an order that no retry can mend."""
+    """The customer and the amount of an order. Raises `Reject` for an order that no retry can fix."""
     try:
         order = json.loads(message.value or b"")
         return str(order["customer"]), int(order["amount"])

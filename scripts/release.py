@@ -67,7 +67,7 @@ def fragments(root: Path) -> dict[str, str]:
         if not FRAGMENT.fullmatch(name) or not text:
             raise ReleaseError(
                 f"changes/{name} is empty, or not named AREA-what-changes.KIND.md with one of "
-                f"{', '.join(KINDS)}; mend it, and commit"
+                f"{', '.join(KINDS)}; fix it, and commit"
             )
     return texts
 
@@ -176,7 +176,7 @@ def build(root: Path, folder: Path) -> None:
     command = (sys.executable, "scripts/wheel_test.py", "--dist", str(folder))
     if subprocess.run(command, check=False, cwd=root).returncode:  # noqa: S603 - a program of this repository
         raise ReleaseError(
-            "the distributions are not good, see above; mend that, commit, and try again"
+            "the distributions are not good, see above; fix that, commit, and try again"
         )
 
 

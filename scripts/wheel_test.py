@@ -69,7 +69,7 @@ def compare(wheel: Path) -> int:
     wrong = [f"  not in the wheel: {name}" for name in sorted(tracked - packed)]
     wrong += [f"  in the wheel, but not tracked: {name}" for name in sorted(packed - tracked)]
     if wrong:
-        advice = "git add what is new, or mend [tool.hatch.build.targets.sdist] in pyproject.toml"
+        advice = "git add what is new, or fix [tool.hatch.build.targets.sdist] in pyproject.toml"
         raise CheckError("\n".join([*wrong, f"wheel-test: the wheel's files differ: {advice}"]))
     return len(packed)
 

@@ -48,7 +48,7 @@ def test_wheel_has_the_package_and_what_spark_looks_for(monkeypatch: pytest.Monk
 
 
 def test_version_is_that_of_the_metadata() -> None:
-    """A version is written once; an environment older than it is mended by `make setup`."""
+    """A version is written once; an environment older than it is fixed by `make setup`."""
     assert SdistBuilder(str(ROOT)).metadata.version == consumer_sdk.__version__
     assert version("consumer-sdk") == consumer_sdk.__version__
 

@@ -30,7 +30,7 @@ async def keep_trying(attempt: Callable[[float], Awaitable[T]], seconds: float) 
 
     Raises:
         TransientAdapterError: the last attempt's; another would have had no time to end.
-        ConsumerSdkError: at once, what time does not mend: credentials, a topic that is not there.
+        ConsumerSdkError: at once, what time does not fix: credentials, a topic that is not there.
     """
     now = asyncio.get_running_loop().time
     deadline, backoff = now() + seconds, FIRST_BACKOFF

@@ -288,7 +288,7 @@ class FetchLoop:
         if self._options.unreadable == "dead_letter":
             missing = "dead_letters=…"
         error = UnreadableRecordError(
-            f"{fault}: mend it, or give the consumer {missing} to keep the bytes and go on behind them"
+            f"{fault}: fix it, or give the consumer {missing} to keep the bytes and go on behind them"
         )
         error.__cause__ = fault
         return error

@@ -89,7 +89,7 @@ def test_registry_that_is_away_for_long_fails_nothing(registry: RegistryServer) 
 
 
 def test_registry_that_refuses_the_credentials_fails_the_delivery(registry: RegistryServer) -> None:
-    """Waiting would not mend that."""
+    """Waiting would not fix that."""
     registry.next.append((401, b"", {}))
 
     async def handle(message: Message) -> None:

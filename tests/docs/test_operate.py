@@ -53,12 +53,12 @@ def run(
 def test_commands_print_what_the_page_shows(
     kafka_server: KafkaServer, run: Callable[[tuple[str, str]], None]
 ) -> None:
-    """A stuck record, a dead letter, the mended service, a replay and a reset."""
+    """A stuck record, a dead letter, the fixed service, a replay and a reset."""
     servers = kafka_server.bootstrap_servers
     assert PAGE.printed("python order.py", KAFKA=servers) == PAGE.shown("python order.py")
     _one_is_stuck(servers, run)
-    shown = PAGE.shown("python charge.py mended")
-    with PAGE.running("python charge.py mended", KAFKA=servers) as service:
+    shown = PAGE.shown("python charge.py fixed")
+    with PAGE.running("python charge.py fixed", KAFKA=servers) as service:
         assert service.lines(1) == shown
         for each in (SETTLED, WOULD_REPLAY, REPLAY):
             run(each)

@@ -104,7 +104,7 @@ class Member:
         """SIGCONT."""
         self._may_run.set()
 
-    def mend(self) -> None:
+    def recover(self) -> None:
         """The network is back."""
         self.is_cut = False
 

@@ -136,7 +136,7 @@ class World:
             self._loop.call_later(seconds, self._mend)
         elif kind == "cut":
             member.is_cut = True
-            self._loop.call_later(seconds, member.mend)
+            self._loop.call_later(seconds, member.recover)
         elif kind == "stop":
             member.stop()
             self._loop.call_later(seconds, member.go_on)
@@ -168,7 +168,7 @@ class World:
         self.join()
         for member in self.members:
             member.go_on()
-            member.mend()
+            member.recover()
 
     async def _see_all_read(self) -> None:
         alone = Counter[str]()

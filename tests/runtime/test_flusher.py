@@ -322,7 +322,7 @@ def test_broker_that_redelivers_hears_only_of_what_the_store_took() -> None:
 
 
 def test_broker_that_cannot_be_told_ends_the_consumer_with_its_own_error() -> None:
-    """Of what no retry mends; what the store has stays."""
+    """Where no retry helps; what the store has stays."""
 
     class Broken(MemoryAdapter):
         async def commit(self, flushes: Sequence[AckFlush]) -> list[Outcome]:

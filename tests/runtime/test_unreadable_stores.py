@@ -82,7 +82,7 @@ async def test_checkpoint_that_is_none_stops_the_consumer(
 
 
 async def test_memory_store_that_fails_for_good_stops_the_consumer(broker: MemoryBroker) -> None:
-    """What no retry mends is raised."""
+    """An error where no retry helps is raised."""
     faults = Faults(error=lambda _: CheckpointFormatError("the disk has rotted"))
     faults.fail_next("claim")
     await read_in_vain(broker, MemoryStore(faults=faults), "the disk has rotted")

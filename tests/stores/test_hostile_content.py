@@ -140,7 +140,7 @@ ROWS = [
 async def test_hostile_row_is_refused_and_untouched(
     tmp_path: Path, column: str, value: object
 ) -> None:
-    """A value of another type: claim raises what names it; save is FENCED; delete mends it."""
+    """A value of another type: claim raises what names it; save is FENCED; delete fixes it."""
     path = tmp_path / "state.db"
     store = LocalStore(path)
     await store.open()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Files", "PosixFiles", "create", "sync_directory", "translated", "write_durably"]
 
 
-# No retry mends these: no permission, no directory, no hard links.
+# No retry helps: no permission, no directory, no hard links.
 _HOPELESS = {
     errno.EPERM,
     errno.EACCES,
@@ -259,7 +259,7 @@ def translated(directory: str, hopeless: Container[int | None] = _HOPELESS) -> I
 
     Args:
         directory: as messages name it.
-        hopeless: numbers of errors that no retry mends. None is, where the directory could be
+        hopeless: numbers of errors where no retry helps. None is, where the directory could be
             written before: a mount that is away looks like one that never was.
     """
     try:

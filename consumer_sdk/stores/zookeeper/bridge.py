@@ -189,7 +189,7 @@ class Bridge:
         """Waits; asks meanwhile why that takes so long, as kazoo does not tell.
 
         Raises:
-            StoreError: TLS fails, and never worked: waiting would not mend it.
+            StoreError: TLS fails, and never worked: waiting would not fix it.
         """
         try:
             async with asyncio.timeout(min(LOOK, self._patience / 4)):
@@ -206,7 +206,7 @@ class Bridge:
         return ",".join(f"{host}:{port}" for host, port in self._client.hosts)
 
     def _check_alive(self) -> None:
-        """Where kazoo has given up for good, starts anew: what was wrong may be mended by now."""
+        """Where kazoo has given up for good, starts anew: what was wrong may be fixed by now."""
         # Closed is also what a client is that could not yet look up its hosts.
         is_dead = self._was_connected and self._client.client_state == KeeperState.CLOSED
         if self._is_closing or not (is_dead or self._was_refused):

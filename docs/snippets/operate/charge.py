@@ -1,4 +1,4 @@
-"""Charges the orders of Kafka. ``python charge.py mended``: every card company answers."""
+"""Charges the orders of Kafka. ``python charge.py fixed``: every card company answers."""
 
 import asyncio
 import json
@@ -9,15 +9,15 @@ from consumer_sdk import Consumer, Message, RetryPolicy
 from consumer_sdk.adapters import KafkaAdapter
 
 KAFKA = os.environ.get("KAFKA", "127.0.0.1:9092")
-MENDED = "mended" in sys.argv
+FIXED = "fixed" in sys.argv
 
 
 async def handle(message: Message) -> None:
     """Up to 100 of these run at once."""
     order = json.loads(message.value or b"")
-    if not MENDED and order["company"] == "slow":
+    if not FIXED and order["company"] == "slow":
         await asyncio.sleep(3600)
-    if not MENDED and order["company"] == "down":
+    if not FIXED and order["company"] == "down":
         raise TimeoutError("the card company did not answer")
     print(f"charged order {order['order']}", flush=True)
 

@@ -201,7 +201,7 @@ tests:
     - exp_labels: {severity: warning, group: g, error_type: KeyError}
       exp_annotations:
         summary: "g dead-letters records: KeyError"
-        description: "consumer-sdk dead-letters list shows them; replay sends them again when the cause is mended."
+        description: "consumer-sdk dead-letters list shows them; replay sends them again when the cause is fixed."
   - {alertname: ConsumerPaused, eval_time: 15m, exp_alerts: []}
   - alertname: ConsumerNoProgress
     eval_time: 15m

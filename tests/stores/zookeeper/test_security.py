@@ -43,7 +43,7 @@ def root() -> str:
 
 
 async def kept_out(store: ZooKeeperStore) -> None:
-    """Every call says that it is not permitted, and that no retry mends it."""
+    """Every call says that it is not permitted, and that no retry helps."""
     for call in (
         store.claim("g", [Assignment(FIRST, 2)]),
         store.claim("g", [Assignment(SECOND, 2)]),
@@ -107,7 +107,7 @@ async def test_lost_right_to_one_partition_does_not_hold_up_the_others(
 
 
 async def test_refused_credentials_are_said(zookeeper_server: ZooKeeperEndpoint, root: str) -> None:
-    """No retry mends them: no TransientStoreError."""
+    """No retry helps: no TransientStoreError."""
     store = ZooKeeperStore(zookeeper_server.hosts, root=root, auth_data=[("no-such-scheme", "x")])
     with pytest.raises(StoreError, match="the servers refused our credentials") as caught:
         await store.open()
@@ -213,7 +213,7 @@ async def test_sasl_sessions_are_made_anew_after_a_kill(
 async def test_wrong_password_is_said_at_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No retry mends it: no TransientStoreError."""
+    """No retry helps: no TransientStoreError."""
     async with sasl_server(tmp_path, monkeypatch) as server:
         store = ZooKeeperStore(server.hosts, root="/sdk", **password("alice", "wrong"))
         with pytest.raises(StoreError, match="the servers refused our credentials") as caught:
@@ -285,7 +285,7 @@ drops_sockets = pytest.mark.filterwarnings(
 
 
 async def refusal_of(hosts: str, **options: Any) -> str:
-    """What opening a store says that no retry mends; long before its patience is over."""
+    """What opening a store says where no retry helps; long before its patience is over."""
     store = ZooKeeperStore(hosts, session_timeout=300.0, **options)
     with pytest.raises(StoreError) as caught:
         await store.open()

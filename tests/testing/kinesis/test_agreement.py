@@ -1,7 +1,7 @@
 """The same claims about the fake, kinesis-local and kinesalite, through one client.
 
 Where a server differs from AWS, `DIFFERENCES` says so: its answer is asserted, not passed over, so
-that a version which mends it is noticed.
+that a version which fixes it is noticed.
 """
 
 import time

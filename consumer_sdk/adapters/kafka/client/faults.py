@@ -80,7 +80,7 @@ ADVICE: tuple[Advice, ...] = (
     (
         (kafka.CorruptRecordException,),
         UnreadableRecordError,
-        "the log, or the network, has changed what was stored: read it again, or mend the log",
+        "the log, or the network, has changed what was stored: read it again, or repair the log",
     ),
     (
         (kafka.UnsupportedCodecError,),

@@ -149,7 +149,7 @@ def unreadable_error(where: str, found: Unreadable, way_on: str) -> UnreadableRe
 
     Args:
         where: what was being done, with the topic and the partition.
-        way_on: what to do besides mending the log, where nobody knows how far it reaches.
+        way_on: what to do besides repairing the log, where nobody knows how far it reaches.
     """
     first, last = found.first, found.last
     reason = f"{type(found.error).__name__}: {found.error}"
@@ -158,7 +158,7 @@ def unreadable_error(where: str, found: Unreadable, way_on: str) -> UnreadableRe
     if last is None:
         text = (
             f"{where}: what is stored at offset {first} cannot be read, also when it is fetched "
-            f"again ({reason}), and how far it reaches is not known: mend the log, or {way_on}"
+            f"again ({reason}), and how far it reaches is not known: repair the log, or {way_on}"
         )
     error = UnreadableRecordError(text)
     error.__cause__ = found.error

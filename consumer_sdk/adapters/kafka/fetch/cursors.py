@@ -28,7 +28,7 @@ out of range, or another past, by a follower     the leader is asked
 out of range, by the leader                      asked again; said twice it is a fault, behind what is buffered
 an end in doubt (see `ends_in_doubt`)            asked again; said twice it counts
 the log has another past (KIP-320)               what is buffered is dropped; a fault if it was handed out
-not authorized, corrupt, or nothing mends it     a fault, behind what is buffered
+not authorized, corrupt, or nothing fixes it     a fault, behind what is buffered
 any other                                        asked again, soon
 ===============================================  ============================================================
 """

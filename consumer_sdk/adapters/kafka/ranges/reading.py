@@ -280,7 +280,7 @@ class RangeRead:
                 if now() >= deadline:
                     raise UnreadableRecordError(
                         f"{self._where}: what is stored at {self._position} cannot be read: its "
-                        f"length points beyond all that the broker sends; mend the log"
+                        f"length points beyond all that the broker sends; repair the log"
                     )
                 self._least_bytes = min(2 * self._fetch_bytes(), MOST_BYTES)
             elif await self._is_gap(answer):

@@ -9,7 +9,7 @@ Every method raises these errors::
     └── SubscriptionBusyError     a subscription of the same consumer and shard is too young
     PositionOutOfRangeError       the sequence number is not one of the shard's
     ShardGoneError                the stream was deleted, or the shard's records have all expired
-    AdapterError                  access denied, and all else that trying again does not mend
+    AdapterError                  access denied, and all else that trying again does not fix
 """
 
 from __future__ import annotations

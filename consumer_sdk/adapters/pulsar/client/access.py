@@ -19,7 +19,7 @@ CONNECT, ERROR = 2, 14
 TYPE, CODE, REASON = 1, 2, 3
 """Fields of BaseCommand and of CommandError, as PulsarApi.proto numbers them."""
 DENIED = (3, 4)
-"""Codes of errors that time does not mend: AuthenticationError, AuthorizationError."""
+"""Codes of errors that time does not fix: AuthenticationError, AuthorizationError."""
 VERSION, AUTH_DATA, PROTOCOL, AUTH_METHOD = 1, 3, 4, 5
 """Fields of CommandConnect."""
 PROTOCOL_VERSION = 19

@@ -239,7 +239,7 @@ class RangeReading:
             raise UnreadableRecordError(
                 f"{self._reader.topic}: ledger {dropped[0]}, entry {dropped[1]} cannot be read, also "
                 f"when it is read again: the client drops it (its checksum is wrong, or it cannot be "
-                f"decompressed or decrypted; the client's log says which). Mend that, or read what "
+                f"decompressed or decrypted; the client's log says which). Fix that, or read what "
                 f"lies behind it"
             )
 

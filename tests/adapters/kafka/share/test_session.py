@@ -353,7 +353,7 @@ def test_session_that_closes_releases_what_it_had_forgotten() -> None:
 
 
 def test_broker_with_too_many_sessions_is_left_alone_for_a_while() -> None:
-    """An error of the session that asking again at once does not mend."""
+    """An error of the session that asking again at once does not fix."""
     played = Played()
     request = played.session.poll(0.0, [A], 100)
     assert request is not None

@@ -198,7 +198,7 @@ def test_a_question_of_another_start_replaces_the_open_one() -> None:
 
 
 def test_an_error_that_cannot_pass_is_raised_at_once() -> None:
-    """Waiting would not mend it."""
+    """Waiting would not fix it."""
 
     async def main(_: Simulation) -> None:
         async def refuse(start: dict[str, Any], limit: Limit) -> dict[str, Any]:
