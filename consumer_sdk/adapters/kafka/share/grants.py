@@ -186,6 +186,8 @@ class ShareGrant(BaseGrant):
         last = first if found.last is None else found.last
         if last > first:
             self._spans[first] = last
+        else:  # It came with others before, which have a message of their own now.
+            self._spans.pop(first, None)
         message = Message.make(self.assignment, first, found.raw)
         where = f"fetching {name_of(self.tp)}"
         fault = unreadable_error(where, found, "have another program reject it")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,6 +54,81 @@ def test_ack_of_what_is_not_held_is_counted_and_says_nothing() -> None:
     assert locks.late == 4
 
 
+def test_flush_hears_of_what_it_is_late_for() -> None:
+    """Nothing is said of it, also where it would have been rejected."""
+    locks, ticket = held(0, 3), Ticket(lambda _: None)
+    group = locks.settle([0, 8, 9], ACCEPT, 1.0, ticket, {0: REJECT, 9: REJECT})
+    assert group is not None
+    assert group.types == {0: REJECT}
+    assert (ticket.late, locks.late) == (2, 2)
+    assert locks.settle([8], ACCEPT, 1.0, ticket) is None
+    assert (ticket.late, locks.late) == (3, 3)
+
+
+def test_partition_that_is_nearly_full_is_full() -> None:
+    """The broker gives little of it."""
+    locks = Locks(limit=10)
+    locks.acquire([AcquiredRange(0, 7, 1)], 0.0, 30.0)
+    assert not locks.is_full
+    locks.acquire([AcquiredRange(8, 8, 1)], 0.0, 30.0)
+    assert locks.is_full
+
+
+def test_settled_is_told_from_what_never_was() -> None:
+    """At any moment of the clock, by any kind of acknowledgement that is sent."""
+    locks = held(0, 3)
+    assert not locks.has_settled
+    assert locks.settle([7], ACCEPT, 1.0) is None
+    assert not locks.has_settled
+    locks.settle([0], RELEASE, 0.0)
+    assert locks.has_settled
+
+
+def test_what_is_lost_or_comes_again_is_counted() -> None:
+    """Whoever keeps records that wait looks at the count, and then at each record."""
+    locks = held(5, 9)
+    locks.acquire([AcquiredRange(12, 14, 1)], 0.0, 30.0)
+    assert (locks.losses, locks.acquisitions) == (0, 2)
+    locks.acquire([AcquiredRange(10, 11, 1), AcquiredRange(14, 15, 2)], 0.0, 30.0)
+    assert locks.losses == 1
+    locks.lose([5])
+    assert locks.losses == 2
+    assert [locks.is_held(14, acquisition) for acquisition in (1, 2, 3)] == [False, False, True]
+
+
+def test_what_is_held_again_is_renewed_and_ends() -> None:
+    """Also where nothing else was held meanwhile."""
+    locks = held(0, 3)
+    group = locks.settle(range(4), ACCEPT, 1.0)
+    assert group is not None
+    locks.lose([0])
+    assert (locks.renewal, locks.expire(29.0)) == (math.inf, [])
+    locks.hold_again(group.locks)
+    assert locks.renewal == 15.0
+    assert locks.expire(30.0) == [0, 1, 2, 3]
+
+
+def test_renewal_of_what_is_lost_is_not_due() -> None:
+    """That of the others is."""
+    locks = held(0, 3)
+    locks.acquire([AcquiredRange(4, 4, 1)], 10.0, 30.0)
+    locks.lose(range(4))
+    assert locks.renewal == 25.0
+
+
+def test_what_was_delivered_anew_is_not_held_again_for_the_earlier_delivery() -> None:
+    """It may be settled by then."""
+    locks = held(0, 3)
+    group = locks.settle([1, 2], ACCEPT, 1.0)
+    assert group is not None
+    locks.acquire([AcquiredRange(2, 2, 2)], 1.0, 30.0)
+    locks.overtaken(group, {2})
+    assert (group.types, locks.late) == ({1: ACCEPT}, 1)
+    locks.settle([2], ACCEPT, 2.0)
+    locks.hold_again(group.locks)
+    assert locks.offsets == [0, 1, 3]
+
+
 def test_what_ends_without_a_word_is_told_once() -> None:
     """Its lock has ended, the broker refused to renew it, or another node leads; not what was acknowledged."""
     locks = held(0, 5)
@@ -89,6 +166,7 @@ def test_renewal_is_due_at_half_the_time_and_once() -> None:
     group = locks.renewals(15.0)
     assert group is not None
     assert ack_batches(group.types) == [AckBatch(0, 3, (4,))]
+    assert locks.renewal == math.inf
     assert locks.renewals(16.0) is None
     locks.settle([1], ACCEPT, 16.0)
     locks.renewed(group.types, 15.0, 30.0)
