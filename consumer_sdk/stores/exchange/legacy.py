@@ -92,6 +92,8 @@ async def read_storm_kafka(
         outer_names, inner_names = await tree.children([base, inner])
         paths = [f"{base}/{n}" for n in outer_names] + [f"{inner}/{n}" for n in inner_names]
         wanted = {path: n for path in sorted(paths) if (n := _partition(path)) is not None}
+        if inner_names:
+            wanted.pop(inner, None)  # the level of a topic that is named by a number
         znodes = await _read(tree, wanted)
     if not wanted:
         raise _nothing_found(hosts, base, "zkRoot and id of its SpoutConfig")

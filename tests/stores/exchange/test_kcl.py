@@ -223,7 +223,7 @@ def test_lease_that_names_no_stream_among_others_that_do_is_left() -> None:
     """It was written before the application read several, and nobody knows of which it is."""
     found = read(scan(lease(S[0], str(SEQUENCE), 3, stream=MULTI), lease(S[1])))
     assert checkpoints(found) == {S[0]: SETTLED}
-    assert list(found.skipped.values()) == ["it names no stream"]
+    assert found.skipped == {f"the scan, item 2 ({S[1]})": "it names no stream"}
 
 
 def test_checkpoint_that_was_announced_alone_is_not_imported() -> None:

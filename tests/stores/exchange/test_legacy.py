@@ -266,10 +266,3 @@ async def test_names_of_any_letters_are_found(
     assert [each.where for each in spout.entries] == [f"{root}/{name}/partition_0"]
     below = await read_kinesis_spout(hosts, root, name, "clicks", group=GROUP)
     assert len(below.entries) == 2
-
-
-@pytest.mark.parametrize("name", [".", "..", "a//b", "a\0b", "a\nb", "\ud800", "\U0001f600"])
-async def test_name_that_zookeeper_takes_in_no_path_is_refused(name: str) -> None:
-    """Before anything is asked."""
-    with pytest.raises(ConfigurationError, match="absolute path"):
-        await read_storm_kafka("nowhere:1", "/storm", name, topic="orders", group=GROUP)
