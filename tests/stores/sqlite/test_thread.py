@@ -51,9 +51,10 @@ async def bridge(tmp_path: Path) -> AsyncIterator[SqliteThread]:
 
 
 async def test_open_bridge_has_one_named_thread_until_it_is_closed(bridge: SqliteThread) -> None:
-    """One thread, whose name says whose it is, and none afterwards."""
+    """One thread, whose name says whose it is, and which no process waits for; and none afterwards."""
     await bridge.open(no_check)
     assert threads() == 1
+    assert all(thread.daemon for thread in threading.enumerate() if thread.name == NAME)
     await bridge.aclose()
     for thread in threading.enumerate():
         if thread.name == NAME:
@@ -208,6 +209,45 @@ async def test_closing_does_not_wait_for_a_disk_that_hangs(
     with pytest.raises(TransientStoreError, match="closed before this was written"):
         await queued
     assert not ran.is_set()
+
+
+async def test_closing_waits_for_what_is_under_way(
+    bridge: SqliteThread, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """For the busy timeout and a margin: a slow disk costs nothing that was queued."""
+    monkeypatch.setattr(sqlite_file, "CLOSING_MARGIN", PATIENCE)
+    gate = threading.Event()
+    calls = [asyncio.create_task(bridge.run(lambda _: gate.wait(PATIENCE))) for _ in range(2)]
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(bridge.aclose())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    gate.set()
+    await closing
+    assert await asyncio.gather(*calls) == [True, True]
+    assert not caplog.records
+
+
+async def test_statement_that_does_not_end_is_interrupted_by_closing(
+    bridge: SqliteThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its caller hears that it may be tried again, and the thread ends."""
+    monkeypatch.setattr(sqlite_file, "CLOSING_MARGIN", 0.0)
+    begun = threading.Event()
+
+    def never_end(database: Database) -> None:
+        database.connection.create_function("begin", 0, begun.set)
+        with database.translated():
+            database.connection.execute(
+                "WITH RECURSIVE n(x) AS (SELECT begin() UNION ALL SELECT x FROM n)"
+                " SELECT count(*) FROM n"
+            ).fetchone()
+
+    call = asyncio.create_task(bridge.run(never_end))
+    await asyncio.to_thread(begun.wait, PATIENCE)
+    await bridge.aclose()
+    with pytest.raises(TransientStoreError, match="closed meanwhile"):
+        await call
 
 
 async def test_bridge_that_is_dropped_open_warns_and_ends_its_thread(tmp_path: Path) -> None:
