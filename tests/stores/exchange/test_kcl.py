@@ -125,6 +125,14 @@ def test_leases_become_checkpoints_of_their_shards(form: Any) -> None:
     assert (found.skipped, list(found.notes)) == ({}, [])
 
 
+def test_attribute_that_is_null_is_one_that_is_missing() -> None:
+    """As the library reads it."""
+    null = {"NULL": True}
+    found = read(scan(lease(sub=3) | {"pendingCheckpoint": null, "parentShardId": null}))
+    assert checkpoints(found) == {S[0]: SETTLED}
+    assert (found.skipped, list(found.notes)) == ({}, [])
+
+
 def test_lease_without_a_sub_sequence_number_is_at_0() -> None:
     """As the library reads it."""
     item = lease()
@@ -253,6 +261,8 @@ def test_checkpoint_that_was_announced_alone_is_not_imported() -> None:
         (scan(lease() | {"entityType": {"S": "SOMETHING"}}), "'SOMETHING' is not known"),
         (scan(lease("a shard")), "no shard's id"),
         (scan(lease(stream="clicks")), "not streamName:shardId"),
+        (scan(lease(stream=MULTI) | {"shardId": {"S": S[1]}}), "not streamName:shardId"),
+        (scan(lease(stream=MULTI) | {"shardId": {"NULL": True}}), "None is no shard's id"),
         (scan({"leaseKey": {"S": S[0]}}), "its checkpoint is None"),
         (scan(lease(checkpoint="")), "its checkpoint is ''"),
         (scan(lease(checkpoint="12x")), "its checkpoint is '12x'"),
@@ -260,6 +270,9 @@ def test_checkpoint_that_was_announced_alone_is_not_imported() -> None:
         (scan(lease(checkpointSubSequenceNumber={"N": "-1"})), "'-1'"),
         (scan(lease(checkpointSubSequenceNumber={"N": "9" * 19})), "9" * 19),
         (scan(lease(checkpointSubSequenceNumber={"S": "1"})), "no N of DynamoDB"),
+        (scan(lease(checkpointSubSequenceNumber={"N": 1})), "is 1"),
+        (scan(lease(checkpointSubSequenceNumber={"NULL": False})), "no N of DynamoDB"),
+        (scan(lease(checkpointSubSequenceNumber="1")), "no N of DynamoDB"),
         (scan(lease() | {"checkpoint": {"S": 1}}), "its checkpoint"),
         (scan(lease(parentShardId={"SS": "x"})), "parentShardId is 'x'"),
         (scan(lease(parentShardId={"SS": [1]})), "no shard's id"),

@@ -143,3 +143,55 @@ def test_ranges_that_no_broker_acquires_are_refused(acquired: Any) -> None:
     part = (3, 0, None, 0, None, (-1, -1), b"", acquired)
     with pytest.raises(CorruptRecordException, match="acquired"):
         heard(structs.FetchResponseV1, 0, 0, None, 30_000, [(TOPIC, [part])], [])
+
+
+@pytest.mark.parametrize(
+    "acquired",
+    [
+        [(0, 2**20 - 1, 1)],
+        [(7, 7 + 2**20 - 1, 1)],
+        [(0, 2**19 - 1, 1), (2**19, 2**20 - 1, 2)],
+        [(5, 9, 1), (10, 10, 1), (11, 12, 2)],
+    ],
+)
+def test_ranges_of_as_many_records_as_a_broker_may_acquire_are_taken(acquired: Any) -> None:
+    """In all; also side by side."""
+    part = (3, 0, None, 0, None, (-1, -1), b"", acquired)
+    answer = heard(structs.FetchResponseV1, 0, 0, None, 30_000, [(TOPIC, [part])], [])
+    assert list(answer.partitions[TIP].acquired) == acquired
+
+
+def test_ranges_are_counted_together() -> None:
+    """Many small ones take as much memory as one."""
+    acquired = [(7, 6 + 2**19, 1), (7 + 2**19, 7 + 2**20, 1)]
+    part = (3, 0, None, 0, None, (-1, -1), b"", acquired)
+    with pytest.raises(CorruptRecordException, match="acquired"):
+        heard(structs.FetchResponseV1, 0, 0, None, 30_000, [(TOPIC, [part])], [])
+
+
+def test_broker_that_says_nothing_says_none() -> None:
+    """An array may be null on the wire."""
+    assert heard(structs.HeartbeatResponseV1, 0, 0, None, "me", 4, 0, (None,)).assignment == {}
+    told = heard(structs.HeartbeatResponseV1, 0, 0, None, "me", 4, 0, ([(TOPIC, None)],))
+    assert told.assignment == {TOPIC: frozenset()}
+    part = (3, 0, None, 0, None, (-1, -1), None, None)
+    for topics, partitions in (
+        (None, {}),
+        ([(TOPIC, None)], {}),
+        ([(TOPIC, [part])], {TIP: FetchedPartition()}),
+    ):
+        fetched = heard(structs.FetchResponseV1, 0, 0, None, 30_000, topics, [])
+        assert fetched.partitions == partitions
+    for nothing in (None, [(TOPIC, None)]):
+        assert heard(structs.AcknowledgeResponseV1, 0, 0, None, nothing, []).partitions == {}
+    silent = heard(structs.AcknowledgeResponseV1, 0, 0, None, [(TOPIC, [(3, 6, None, (1, 2))])], [])
+    assert silent.partitions == {TIP: AcknowledgedPartition(6, "", (1, 2))}
+
+
+@pytest.mark.parametrize("message", ["no right", None])
+def test_refusal_of_a_whole_request_has_the_brokers_words(message: str | None) -> None:
+    """If it said any."""
+    fetched = heard(structs.FetchResponseV1, 0, 30, message, 30_000, [], [])
+    assert fetched == ShareFetchAnswer(30, message or "")
+    acknowledged = heard(structs.AcknowledgeResponseV2, 0, 30, message, 0, [], [])
+    assert acknowledged == ShareAcknowledgeAnswer(30, message or "")
