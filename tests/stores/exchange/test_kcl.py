@@ -255,6 +255,7 @@ def test_checkpoint_that_was_announced_alone_is_not_imported() -> None:
         (scan(lease(), LastEvaluatedKey={}), "was cut off"),
         (scan(lease(), ScannedCount=2), "without a filter"),
         (scan(lease(), Count=2), "without a filter"),
+        (scan(lease(), Count=2, ScannedCount=2), "without a filter"),
         (json.dumps({"Items": {}}), "no list"),
         (scan({"wid": {"S": "host-1"}}), "worker metrics"),
         (scan({"key": {"S": "Migration3.0"}}), "coordinator's state"),
