@@ -151,16 +151,19 @@ def test_session_that_opens_carries_no_acks() -> None:
     assert played.poll().topics == {A: [AckBatch(0, 0, (1,))]}
 
 
-def test_session_that_opens_anew_reads_what_there_is_room_for() -> None:
+@pytest.mark.parametrize("most, wanted", [(100, [A]), (0, [])])
+def test_session_that_opens_anew_reads_what_there_is_room_for(
+    most: int, wanted: list[TopicIdPartition]
+) -> None:
     """An acknowledgement waits behind that fetch: the broker is not to wait long."""
-    for most, topics in ((100, {A: []}), (0, {})):
-        played = Played()
-        played.fetch([A], AcquiredRange(0, 0, 1))
-        played.settle(0)
-        played.answer(played.poll(), ShareAcknowledgeAnswer(error=123))
-        opening = played.session.poll(1.0, [A], most)
-        assert isinstance(opening, ShareFetch)
-        assert (opening.epoch, opening.topics, opening.max_wait) == (0, topics, 0.1)
+    played = Played()
+    played.fetch([A], AcquiredRange(0, 0, 1))
+    played.settle(0)
+    played.answer(played.poll(), ShareAcknowledgeAnswer(error=123))
+    opening = played.session.poll(1.0, [A], most)
+    assert isinstance(opening, ShareFetch)
+    assert (opening.epoch, opening.max_wait) == (0, 0.1)
+    assert opening.topics == {tip: [] for tip in wanted}
 
 
 def test_request_without_an_answer_gives_the_acks_back() -> None:
