@@ -39,7 +39,7 @@ class KafkaLoad(Load):
 
     def __init__(self, servers: str, hosts: str, topic: str, producer: AIOKafkaProducer) -> None:
         self.servers = servers
-        self.topic = self.group = topic
+        self.topic = topic
         self.partitions = [Partition(topic, str(number)) for number in range(3)]
         self.appended_at: set[Record] = set()
         self._producer = producer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 
@@ -25,15 +26,15 @@ class Load:
     """Records that are appended without a pause, a consumer of them, and what it saw.
 
     Args:
-        hosts: of the ZooKeeper that has the checkpoints.
+        hosts: of the ZooKeeper that has the checkpoints; it may have those of another load too.
     """
 
-    group = "g"
     partitions: Sequence[Partition] = [Partition("orders", str(number)) for number in range(4)]
     broker_kind = "memory"
 
     def __init__(self, hosts: str) -> None:
         self.hosts = hosts
+        self.group = f"g-{uuid.uuid4().hex}"
         self.broker = MemoryBroker()
         self.broker.create_stream("orders", len(self.partitions))
         self.appended = 0
