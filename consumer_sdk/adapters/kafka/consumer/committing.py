@@ -48,10 +48,10 @@ NONE = 0
 UNKNOWN_TOPIC = (3, 100)  # by name, by id
 METADATA_TOO_LARGE = 12
 COORDINATOR_MOVED = (15, 16)
-NOT_A_MEMBER = (22, 25, 69, 82)
-"""Illegal generation, unknown member, no such group, fenced instance."""
+NOT_A_MEMBER = (25, 69, 82)
+"""Unknown member, no such group, fenced instance."""
 OLD_STAMP = (22, 113)
-"""Illegal generation, stale member epoch: the member may have a newer one by now."""
+"""Illegal generation, stale member epoch: the member may have a newer one by now, and says itself when what it holds is lost."""
 REBALANCING = 27
 ROUNDS = 5
 """How often what was refused for its epoch is sent again at once, with the epoch that is the member's by then."""
@@ -267,7 +267,7 @@ class Committer:
     def _failed(self, code: int, where: str) -> Outcome:
         """What the broker's code means for one grant."""
         error = translate(kafka.for_code(code)(), where)
-        if code in NOT_A_MEMBER and self._coordinator.is_gone(code):
+        if code in NOT_A_MEMBER:
             return Outcome(OutcomeKind.FENCED, error=error)
         if code in UNKNOWN_TOPIC:
             gone = AdapterError(f"{where}: the topic no longer exists (error {code})")

@@ -41,7 +41,6 @@ NOBODY = Stamp(-1, "")
 UNSTABLE = 88
 NO_MEMBER = frozenset({22, 25, 110, 113})
 """Of no generation or epoch of now."""
-ILLEGAL_GENERATION = 22
 
 PATIENCE = 3.0
 """Seconds that a commit waits for the answer to a heartbeat, which may bring the member's new epoch."""
@@ -116,13 +115,6 @@ class GroupCoordinator:
         """What a commit carries now, of whatever is held: a partition that stays is the member's in each new epoch."""
         member = self.member
         return NOBODY if member is None else Stamp(member.epoch, member.member_id)
-
-    def is_gone(self, code: int) -> bool:
-        """Whether a commit that was refused by this code came from no member; if not, it may be tried again.
-
-        Of another generation it may be for a moment; the member says when what it holds is lost.
-        """
-        return code != ILLEGAL_GENERATION
 
     def tell_news(self) -> None:
         """Wakes whoever waits for a new stamp: an answer was taken in."""

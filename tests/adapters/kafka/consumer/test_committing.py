@@ -34,7 +34,6 @@ DURABLE, RETRY, FENCED, GONE = (
     OutcomeKind.GONE,
 )
 TOPIC_ID = b"0123456789abcdef"
-ILLEGAL_GENERATION = 22
 LIMIT = "offset.metadata.max.bytes"
 LARGE = Checkpoint(4, 5, tuple((n, n) for n in range(6, 20_000, 2)))
 WIDE = Checkpoint(4, 5, tuple((n, n) for n in range(6, 80_000, 2)))
@@ -115,9 +114,6 @@ class ScriptedCoordinator:
     def moved(self) -> None:
         self.calls["moved"] += 1
 
-    def is_gone(self, code: int) -> bool:
-        return code != ILLEGAL_GENERATION
-
     async def renewed(self, stamp: Stamp) -> bool:
         assert stamp == self.stamp
         if self.next_stamps:
@@ -181,41 +177,78 @@ async def test_each_partition_has_its_own_answer(
     topic_id: bytes | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """T20: one bad partition of a commit says nothing about the others; nothing raises."""
-    codes = [0, 12, 14, 15, 16, 22, 25, 27, 3, 69, 82]
+    codes = [0, 12, 14, 15, 16, 22, 25, 27, 3, 100, 69, 82, 29]
     bench = Bench(len(codes), topic_id)
     bench.coordinator.codes = dict(enumerate(codes))
     monkeypatch.setattr(committing, "describe_topics", _describe(absent=True))
     kinds = await bench.commit(*range(1, 1 + len(codes)))
-    assert kinds[:9] == [DURABLE, RETRY, RETRY, RETRY, RETRY, RETRY, FENCED, RETRY, GONE]
-    assert kinds[9:] == [FENCED, FENCED]
+    assert kinds[:8] == [DURABLE, RETRY, RETRY, RETRY, RETRY, RETRY, FENCED, RETRY]
+    assert kinds[8:] == [GONE, GONE, FENCED, FENCED, RETRY]
     assert bench.coordinator.calls["moved"] == 2
 
 
-def _describe(*, absent: bool) -> Callable[..., Any]:
+def _describe(*, absent: bool, topic_id: bytes = TOPIC_ID) -> Callable[..., Any]:
     async def describe(_client: object, names: list[str]) -> dict[str, Topic]:
-        topic = Topic("t", 3 if absent else 0, TOPIC_ID, frozenset({0}), 1)
+        topic = Topic("t", 3 if absent else 0, topic_id, frozenset({0}), 1)
         return dict.fromkeys(names, topic)
 
     return describe
 
 
+@pytest.mark.parametrize("code", [3, 100])
 async def test_unknown_topic_that_is_still_there_is_retried(
-    monkeypatch: pytest.MonkeyPatch,
+    code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker that has not heard of a topic yet does not end its partitions."""
+    bench = Bench(2)
+    bench.coordinator.codes = {1: code}
+    monkeypatch.setattr(committing, "describe_topics", _describe(absent=False))
+    fine, unsure = await bench.committer.commit([flush_of(g.assignment, 5) for g in bench.held])
+    assert (fine.kind, unsure.kind) == (DURABLE, RETRY)
+    assert isinstance(unsure.error, TransientAdapterError)
+
+
+async def test_topic_that_was_made_again_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name is there, but not what was read."""
     bench = Bench()
     bench.coordinator.codes = {0: 100}
-    monkeypatch.setattr(committing, "describe_topics", _describe(absent=False))
-    assert await bench.commit(5) == [RETRY]
+    another = _describe(absent=False, topic_id=b"another topic id")
+    monkeypatch.setattr(committing, "describe_topics", another)
+    (outcome,) = await bench.flush(Checkpoint(4, 5))
+    assert outcome.kind is GONE
+    assert "t/0 for group 'g': the topic no longer exists (error 100)" in str(outcome.error)
 
 
-async def test_rebalance_in_progress_is_retried_in_the_same_generation() -> None:
-    """The broker refuses commits between join and sync; the grant is not over."""
+async def test_unknown_topic_that_nobody_describes_is_retried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing ends before it is known; the commits of other topics count."""
+
+    async def describe(_client: object, names: list[str]) -> dict[str, Topic]:
+        raise TransientAdapterError(f"nobody describes {names}")
+
+    bench = Bench(2)
+    bench.coordinator.codes = {1: 3}
+    monkeypatch.setattr(committing, "describe_topics", describe)
+    fine, unsure = await bench.committer.commit([flush_of(g.assignment, 5) for g in bench.held])
+    assert (fine.kind, unsure.kind) == (DURABLE, RETRY)
+    assert isinstance(unsure.error, TransientAdapterError)
+    assert "nobody describes ['t']" in str(unsure.error)
+
+
+@pytest.mark.parametrize(
+    "code, why",
+    [(27, "the group is rebalancing"), (22, "another epoch"), (113, "another epoch")],
+)
+async def test_commit_that_comes_at_the_wrong_moment_is_retried(code: int, why: str) -> None:
+    """Between join and sync, or of an epoch that is over: the grant is not over."""
     bench = Bench()
-    bench.coordinator.codes = {0: 27}
+    bench.coordinator.codes = {0: code}
     (outcome,) = await bench.flush(Checkpoint(4, 5))
     assert outcome.kind is RETRY
     assert isinstance(outcome.error, TransientAdapterError)
+    assert f"t/0 for group 'g': the {'group' if code == 27 else 'member'} is" in str(outcome.error)
+    assert f"{why} (error {code})" in str(outcome.error)
     bench.coordinator.codes = {}
     assert await bench.commit(5) == [DURABLE]
 
@@ -231,12 +264,47 @@ async def test_commit_with_an_epoch_that_is_over_is_sent_again_with_the_new_one(
     assert [stamp.epoch for stamp in bench.coordinator.stamps] == [7, 8, 9]
 
 
+async def test_epoch_that_moves_on_each_time_is_left_to_the_next_flush() -> None:
+    """A flush ends, whatever the group does."""
+    bench = Bench()
+    bench.coordinator.codes = {0: 22}
+    bench.coordinator.next_stamps = [Stamp(8 + n, "me") for n in range(20)]
+    assert await bench.commit(5) == [RETRY]
+    assert len(bench.coordinator.sent) == 6
+
+
+async def test_partition_that_ends_while_a_new_epoch_is_waited_for_is_not_sent_again() -> None:
+    """T1: it may be another member's in the new epoch."""
+    bench = Bench()
+    bench.coordinator.codes = {0: 22}
+
+    async def end(_stamp: Stamp) -> bool:
+        bench.grants.close([bench.held[0]])
+        return True
+
+    bench.coordinator.renewed = end  # type: ignore[method-assign]  # it ends at that moment
+    assert await bench.commit(5) == [FENCED]
+    assert bench.coordinator.sent == [{0: 5}]
+
+
 async def test_nothing_is_committed_in_the_name_of_no_member() -> None:
     """A broker takes that for a group that is empty, whatever it rewinds."""
     bench = Bench()
     bench.coordinator.stamp = Stamp(-1, "me")
-    assert await bench.commit(5) == [RETRY]
+    (outcome,) = await bench.flush(Checkpoint(4, 5))
+    assert outcome.kind is RETRY
+    assert isinstance(outcome.error, TransientAdapterError)
     assert bench.coordinator.sent == []
+
+
+async def test_durable_commit_ends_a_row_of_declined_offers() -> None:
+    """The next one that is declined is offered again soon; a commit that fails ends no row."""
+    bench = Bench(2)
+    for grant in bench.held:
+        grant.attempt = 3
+    bench.coordinator.codes = {1: 27}
+    assert await bench.commit(5, 6) == [DURABLE, RETRY]
+    assert [grant.attempt for grant in bench.held] == [0, 3]
 
 
 async def test_what_is_lost_between_two_requests_is_not_sent_with_the_next_epoch() -> None:
@@ -399,11 +467,14 @@ async def test_application_that_finds_no_room_is_said_once(
 ) -> None:
     """A restart would not know that the application had started anew, unless a store does."""
     bench = Bench(2)
+    named = Checkpoint(4, 5, application="billing, second edition")
+    await bench.flush(named)
+    assert not bench.committed()[0].is_partial
+    assert caplog.messages == []
     bench.coordinator.limit = 48
     await bench.limit.learn()
     caplog.clear()
-    for number in (1, 2):
-        named = Checkpoint(4, 5, application="billing, second edition")
+    for number in (2, 3):
         flushes = [AckFlush(g.assignment, number, named, is_copy=is_copy) for g in bench.held]
         await bench.committer.commit(flushes)
         assert [each.is_partial for each in bench.committed()] == [True, True]
