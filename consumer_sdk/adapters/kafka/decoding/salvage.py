@@ -225,7 +225,8 @@ def _items(raw: bytes, most: int) -> Iterator[Item]:
             yield _read(raw, offset, record)
             reached = offset + 1
     except Exception as error:  # noqa: BLE001 - codecs raise whatever they like
-        yield Unreadable(reached, end - 1, raw, error)
+        if reached < end:  # else bytes are left behind the last record, and none is missing
+            yield Unreadable(reached, end - 1, raw, error)
 
 
 def _records(raw: bytes, most: int) -> Iterator[tuple[int, bytes]]:

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from consumer_sdk.adapters.kafka.commits.metadata import at_offset
-from consumer_sdk.adapters.kafka.commits.structs import OffsetCommitByName, OffsetEntry
+from consumer_sdk.adapters.kafka.commits.structs import (
+    OffsetCommitById,
+    OffsetCommitByName,
+    OffsetEntry,
+    TxnOffsetCommit,
+    codes_in,
+)
 from consumer_sdk.records import AckFlush, OutcomeKind
 from tests.adapters.kafka.world import World, coordinator_of
 
@@ -33,6 +39,64 @@ def test_broker_gets_the_newest_version_by_name_that_it_knows(
     assert (made.API_VERSION, made.topics) == (version, topics)
     assert getattr(made, "group_instance_id", None) == ("static" if version >= 7 else None)
     assert made.encode()
+
+
+@pytest.mark.parametrize("newest", [2, 3])
+def test_old_broker_keeps_a_commit_as_long_as_it_keeps_any(newest: int) -> None:
+    """A retention of its own would end the group's position."""
+    request = OffsetCommitByName("g", 3, "me", None, {"t": [OffsetEntry(0, 5)]})
+    made = request.prepare({8: (2, newest)})
+    assert made.to_object() == {
+        "consumer_group": "g",
+        "consumer_group_generation_id": 3,
+        "consumer_id": "me",
+        "retention_time": -1,
+        "topics": [{"topic": "t", "partitions": [{"partition": 0, "offset": 5, "metadata": ""}]}],
+    }
+
+
+ENTRY = {"partition": 1, "offset": 5, "leader_epoch": 4, "metadata": "text"}
+
+
+def test_commit_by_id_names_no_topic() -> None:
+    """A broker that does not know the version is asked by name instead."""
+    topic_id = bytes(range(16))
+    request = OffsetCommitById("g", 3, "me", "static", {topic_id: [OffsetEntry(1, 5, 4, "text")]})
+    made = request.prepare({8: (2, 10)})
+    assert type(made).decode(made.encode()).to_object() == {
+        "group": "g",
+        "generation": 3,
+        "member": "me",
+        "group_instance_id": "static",
+        "topics": [{"topic": topic_id, "partitions": [ENTRY]}],
+        "tags": {},
+    }
+    with pytest.raises(NotImplementedError):
+        request.prepare({8: (2, 9)})
+
+
+def test_commit_in_a_transaction_says_who_sends_it() -> None:
+    """The producer, and the member: the broker refuses a former owner by either."""
+    topics = {"t": [OffsetEntry(1, 5, 4, "text")]}
+    request = TxnOffsetCommit("tx", "g", (2**40, 6), (3, "me", "static"), topics)
+    made = request.prepare({28: (0, 5)})
+    assert type(made).decode(made.encode()).to_object() == {
+        "transactional_id": "tx",
+        "group": "g",
+        "producer_id": 2**40,
+        "producer_epoch": 6,
+        "generation": 3,
+        "member": "me",
+        "group_instance_id": "static",
+        "topics": [{"topic": "t", "partitions": [ENTRY]}],
+        "tags": {},
+    }
+
+
+def test_codes_are_those_of_each_partition() -> None:
+    """Some brokers answer null for nothing."""
+    assert codes_in([("t", [(0, 3), (1, 0)]), ("u", None)]) == {("t", 0): 3, ("t", 1): 0}
+    assert codes_in(None) == {}
 
 
 @pytest.mark.kafka

@@ -7,13 +7,19 @@ import struct
 import pytest
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 
-from consumer_sdk.adapters.kafka.decoding.salvage import Salvaged, Unreadable, salvage
+from consumer_sdk.adapters.kafka.decoding.salvage import (
+    Salvaged,
+    Unreadable,
+    salvage,
+    unreadable_error,
+)
 from consumer_sdk.records import Assignment, Message, Partition
 from tests.adapters.kafka.decoding.test_unpacking import (
     ANY,
     CODECS,
     Row,
     batch,
+    emptied,
     rebase,
     with_checksum,
     wrong_checksum,
@@ -133,6 +139,120 @@ def test_records_that_do_not_fill_their_batch_are_unreadable_from_there() -> Non
     raw = bytearray(batch(rows(0, 3)))
     raw[61] ^= 0x40  # of the first record
     assert found(with_checksum(bytes(raw))) == [(0, 2)]
+
+
+def with_more_behind(raw: bytes) -> bytes:
+    """The batch with a byte behind its records, under a checksum that fits."""
+    return with_checksum(raw[:8] + struct.pack(">i", len(raw) - 12 + 1) + raw[12:] + b"\0")
+
+
+def test_bytes_behind_the_last_record_make_nothing_unreadable() -> None:
+    """The offset behind the batch is the next one's, whose record is sound."""
+    assert salvage(with_more_behind(batch(rows(0, 3))), 0) is None
+    raw = with_more_behind(wrong_header(batch(rows(0, 3, 0))))
+    assert found(raw) == [(0, 0), 1, 2]
+
+
+def test_bytes_behind_the_records_of_a_batch_with_a_gap_at_its_end_are_unreadable() -> None:
+    """They may be a record that the count leaves out."""
+    raw = bytearray(with_more_behind(batch(rows(0, 3))))
+    struct.pack_into(">i", raw, 57, 2)
+    assert found(with_checksum(bytes(raw))) == [0, 1, (2, 2)]
+
+
+def test_end_of_a_batch_counts_though_its_last_record_was_compacted() -> None:
+    """Else what lies behind it would be asked for in the midst of it."""
+    raw = bytearray(wrong_header(batch(rows(0, 3, 0))))
+    struct.pack_into(">i", raw, 23, 9)
+    salvaged = salvage(with_checksum(bytes(raw)), 0)
+    assert list_of(salvaged) == [(0, 0), 1, 2]
+    assert salvaged is not None
+    assert salvaged.next_fetch_offset == 10
+
+
+def test_limits_of_a_take_are_those_of_an_unpacker() -> None:
+    """The record that passes the bytes still comes, and none behind it."""
+    salvaged = salvage(wrong_header(batch(rows(0, 6, 5))), 0)
+    assert salvaged is not None
+    taken = [salvaged.take(ASSIGNMENT, *limits) for limits in ((0, 9), (9, 0), (9, 2), (2, 9))]
+    assert [([m.position for m in each], size) for each, size in taken] == [
+        ([], 0),
+        ([], 0),
+        ([0, 1], 2),
+        ([2, 3], 2),
+    ]
+    assert salvaged.next_fetch_offset == 4
+    assert not salvaged.is_empty
+
+
+def test_batch_before_the_position_says_nothing_of_it() -> None:
+    """Of one that is damaged nobody knows where it ends; one that is sound is passed over."""
+    raw = wrong_checksum(batch(rows(3, 7)))
+    assert found(raw, 6) == [(6, 6)]
+    assert found(raw, 7) == [(7, None)]
+    assert salvage(damaged(0), 6) is None
+
+
+def test_head_alone_is_a_batch() -> None:
+    """Compaction leaves it, to say where a producer stands."""
+    raw = wrong_checksum(emptied(batch(rows(3, 7))))
+    assert found(raw, 3) == [(3, None)]
+    assert found(raw + batch(rows(7, 8)), 3) == [(3, 6)]
+
+
+def test_batch_that_ends_before_it_begins_confirms_nothing() -> None:
+    """A count of 0 says the same as a last offset below the first."""
+    raw = bytearray(batch(rows(8, 9)))
+    struct.pack_into(">i", raw, 23, -1)
+    struct.pack_into(">i", raw, 57, 0)
+    assert found(bytes(raw)) == [(0, None)]
+
+
+def test_batch_that_nobody_wants_is_passed_over_if_its_checksum_fits() -> None:
+    """Else its head, by which it is not wanted, may be wrong."""
+    raw = damaged(0)
+    assert salvage(raw, 3, skips=lambda _raw: True) is None
+    asked: list[bytes] = []
+    assert list_of(salvage(raw + batch(rows(6, 7)), 3, skips=asked.append)) == [3, (4, 4), 5]  # type: ignore[arg-type]
+    assert asked == [raw]
+    bad = wrong_checksum(raw)
+    assert list_of(salvage(bad, 3, skips=lambda _raw: True)) == [(3, 5)]
+
+
+@pytest.mark.parametrize("codec", [CODECS["gzip"], CODECS["zstd"]])
+def test_batch_that_holds_too_much_is_unreadable_with_a_known_end(codec: int) -> None:
+    """It is not taken apart: that would take the memory which the limit is for."""
+    raw = batch([(n, n, None, bytes(5000), []) for n in range(3, 6)], codec)
+    assert salvage(raw, 3) is None
+    assert list_of(salvage(raw, 4, most=10_000)) == [(4, 5)]
+
+
+def test_compressed_messages_of_old_formats_are_unreadable_together() -> None:
+    """From the position asked for up to the last one's offset."""
+    builder = LegacyRecordBatchBuilder(1, CODECS["gzip"], 1 << 16)
+    for n in range(3):
+        builder.append(n, 77, None, b"value" * 20)
+    raw = rebase(bytes(builder.build()), 6)
+    assert salvage(raw, 4) is None
+    assert found(wrong_checksum(raw), 5) == [(5, 6)]
+    assert list_of(salvage(raw, 4, most=100)) == [(4, 6)]
+
+
+@pytest.mark.parametrize(
+    "first, last, text",
+    [
+        (4, 4, "reading t: offset 4 cannot be read, also when fetched again (ValueError: why)"),
+        (4, 6, "reading t: the offsets 4 to 6 cannot be read, also when fetched again (Value"),
+        (4, None, "how far it reaches is not known: mend the log, or give up"),
+    ],
+)
+def test_error_names_what_cannot_be_read(first: int, last: int | None, text: str) -> None:
+    """With what to do where its end is not known, and with the cause."""
+    cause = ValueError("why")
+    error = unreadable_error("reading t", Unreadable(first, last, b"", cause), "give up")
+    assert text in str(error)
+    assert f"offset{'' if last in (4, None) else 's'} 4" in str(error)
+    assert error.__cause__ is cause
 
 
 @pytest.mark.parametrize("cut", [10, 30, 70])

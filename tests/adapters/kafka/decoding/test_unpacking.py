@@ -17,7 +17,7 @@ from aiokafka.record.memory_records import MemoryRecords
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumer_sdk.adapters.kafka.decoding.unpacking import Batches, Unpacker
+from consumer_sdk.adapters.kafka.decoding.unpacking import AHEAD, Batches, Unpacker
 from consumer_sdk.records import Assignment, Message, Partition
 
 ASSIGNMENT = Assignment(Partition("t", "0"), 1)
@@ -319,3 +319,86 @@ def test_old_marker_does_not_lead_back() -> None:
     found = unpacker_of(raw, 3, skips_old=True)
     messages, _size = found.take(ASSIGNMENT, ANY, ANY)
     assert [m.value for m in messages] == [b"3"]
+
+
+def test_checksums_that_nobody_compares_stop_nothing() -> None:
+    """``check_crcs=False``: what is stored is delivered as it is."""
+    raw = wrong_checksum(batch([(0, 0, None, b"value", [])]))
+    found = Unpacker(Batches(raw, 0, checks=False))
+    ((message,),) = drain(found)
+    assert message.value != b"value"
+
+
+def reaching(first: int, end: int) -> bytes:
+    """A batch of one record, whose head says that it ends there: compaction has taken the others."""
+    raw = bytearray(batch([(first, 0, None, b"v", [])]))
+    struct.pack_into(">i", raw, 23, end - first - 1)
+    return with_checksum(bytes(raw))
+
+
+HIGH = 30
+"""The high watermark, as the answer says."""
+
+
+@pytest.mark.parametrize(
+    "first, end, continues, fits",
+    [
+        (10, 11, True, True),
+        (10, HIGH + AHEAD, True, True),  # the answer's own high watermark may be older
+        (10, HIGH + AHEAD + 1, True, False),
+        (11, HIGH, True, True),  # compaction has taken what was at 10
+        (11, HIGH + 1, True, False),  # it takes nothing where the log ends
+        (9, 11, False, True),
+        (9, 11, True, False),  # a batch has ended at 10
+        (9, 10, False, False),
+        (2, 5, False, False),
+    ],
+)
+def test_batch_lies_at_the_position_or_is_refused(
+    first: int,
+    end: int,
+    *,
+    continues: bool,
+    fits: bool,
+) -> None:
+    """No checksum says where it lies; position 10 was asked for."""
+    found = unpacker_of(reaching(first, end), 10, highwater=HIGH, continues=continues)
+    if fits:
+        assert [m.position for m in flat(drain(found))] == [first] * (first >= 10)
+        assert found.next_fetch_offset == end
+        return
+    text = f"a batch of the offsets {first} to {end - 1} cannot lie at 10"
+    with pytest.raises(CorruptRecordException, match=text):
+        found.take(ASSIGNMENT, ANY, ANY)
+    assert found.next_fetch_offset == 10
+
+
+def test_only_the_first_batch_of_an_answer_may_begin_before_the_position() -> None:
+    """The second one begins behind the first, or has another place."""
+    found = unpacker_of(reaching(8, 12) + reaching(11, 15), 10)
+    assert found.take(ASSIGNMENT, ANY, ANY) == ([], 0)
+    with pytest.raises(CorruptRecordException, match="11 to 14 cannot lie at 12"):
+        found.take(ASSIGNMENT, ANY, ANY)
+
+
+@pytest.mark.parametrize("behind, fits", [(14, True), (13, False), (20, True)])
+def test_batch_behind_a_gap_begins_before_the_next_one(behind: int, *, fits: bool) -> None:
+    """A bit of its place would hide what it lies over."""
+    found = unpacker_of(reaching(12, 14) + reaching(behind, 22), 10, highwater=HIGH)
+    if fits:
+        assert [m.position for m in flat(drain(found))] == [12, behind]
+        assert found.next_fetch_offset == 22
+        return
+    with pytest.raises(CorruptRecordException, match="12 to 13 cannot lie at 10"):
+        found.take(ASSIGNMENT, ANY, ANY)
+
+
+@pytest.mark.parametrize("position", [4, 5, 6])
+def test_compressed_messages_of_old_formats_are_read_from_inside(position: int) -> None:
+    """Their common offset is the last one's; the first is not told."""
+    builder = LegacyRecordBatchBuilder(1, CODECS["gzip"], 1 << 16)
+    for n in range(3):
+        builder.append(n, 77, None, b"v%d" % n)
+    found = unpacker_of(rebase(bytes(builder.build()), 6), position, highwater=7, continues=True)
+    assert [m.position for m in flat(drain(found))] == list(range(position, 7))
+    assert found.next_fetch_offset == 7

@@ -165,6 +165,21 @@ def test_request_of_later_versions_is_what_kafka_publishes(
     assert version == sent(version).API_VERSION
 
 
+@pytest.mark.parametrize("count", [126, 127, 128, 300])
+def test_lengths_of_more_than_one_byte_are_what_kafka_publishes(count: int) -> None:
+    """Of a topic with many partitions, of many that are forgotten, of long names."""
+    asks = {TopicPartition("t" * count, n): ASKS[A] for n in range(count)}
+    gone = dict.fromkeys([TopicPartition("u" * count, n) for n in range(count)], ID)
+    limits = LIMITS._replace(rack="r" * count)
+    request = SessionRequest(9, 5, asks, asks, gone, by_id=False)
+    partitions: Any = [(n, 4, 100, 3, -1, 1000, {}) for n in range(count)]
+    topics: Any = [("t" * count, partitions, {})]
+    forgotten: Any = [("u" * count, list(range(count)), {})]
+    values: Any = (-1, 500, 1, 5000, 1, 9, 5, topics, forgotten, limits.rack, {})
+    made = FetchRequest(limits, request).prepare({1: (0, 12)})
+    assert made.encode() == request_schema(TEXT).encode(values)
+
+
 def test_topics_whose_ids_are_not_known_are_named() -> None:
     """Also to a broker that would take ids."""
     asks = {A: ASKS[A]._replace(topic_id=None)}

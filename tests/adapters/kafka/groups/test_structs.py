@@ -112,6 +112,24 @@ def test_join_carries_timeouts_in_milliseconds_and_every_assignor() -> None:
     assert (found.protocol_type, found.reason) == ("consumer", "why")
 
 
+def test_requests_of_a_generation_say_all_of_it() -> None:
+    """The leader's assignment goes to each member by its id."""
+    head = {"group": "g", "generation_id": 7, "member_id": "me", "group_instance_id": "static"}
+    shares = [
+        {"member_id": "me", "member_metadata": b"mine"},
+        {"member_id": "you", "member_metadata": b"yours"},
+    ]
+    names = {"protocol_type": "consumer", "protocol_name": "range"}
+    assert sent(HEARTBEAT, NEWEST).to_object() == head | {"tags": {}}
+    assert sent(SYNC, NEWEST).to_object() == {
+        **head,
+        **names,
+        "group_assignment": shares,
+        "tags": {},
+    }
+    assert sent(JOIN, NEWEST).member_id == "me"
+
+
 def test_reason_is_cut_to_what_a_broker_takes() -> None:
     """A longer one is refused; none is none."""
     assert len(sent(replace(JOIN, reason="x" * 1000), NEWEST).reason) == 255
@@ -130,6 +148,7 @@ def test_full_heartbeat_lists_its_partitions_in_order() -> None:
     """Partitions are in order, so that the same request is the same bytes."""
     found = sent(FULL, NEWEST)
     assert (found.member_id, found.member_epoch, found.rack) == ("me", 0, "rack")
+    assert (found.group, found.instance_id) == ("g", "static")
     assert (found.rebalance_timeout, found.topics, found.pattern) == (300_000, ["t", "u"], None)
     assert (found.assignor, found.owned) == ("uniform", [(ONE, []), (TWO, [1, 3])])
 
