@@ -243,7 +243,7 @@ def test_compressed_messages_of_old_formats_are_unreadable_together() -> None:
     [
         (4, 4, "reading t: offset 4 cannot be read, also when fetched again (ValueError: why)"),
         (4, 6, "reading t: the offsets 4 to 6 cannot be read, also when fetched again (Value"),
-        (4, None, "how far it reaches is not known: mend the log, or give up"),
+        (4, None, "how far it reaches is not known: repair the log, or give up"),
     ],
 )
 def test_error_names_what_cannot_be_read(first: int, last: int | None, text: str) -> None:
