@@ -278,7 +278,8 @@ async def test_partition_that_ends_while_a_new_epoch_is_waited_for_is_not_sent_a
     bench = Bench()
     bench.coordinator.codes = {0: 22}
 
-    async def end(_stamp: Stamp) -> bool:
+    async def end(stamp: Stamp) -> bool:
+        assert stamp.epoch == 7
         bench.grants.close([bench.held[0]])
         return True
 

@@ -227,7 +227,8 @@ HOLED = Checkpoint(4, 5, ((7, 9),), {5: (3, 60.0)}, identity="id")
 def metadata_of(checkpoint: Checkpoint, offset: int = 5) -> str:
     """As the group commits it for the first partition."""
     partition = Grant(ONE).assignment.partition
-    return write_metadata(checkpoint, offset, group="g", partition=partition, limit=4096).data
+    text: str = write_metadata(checkpoint, offset, group="g", partition=partition, limit=4096).data
+    return text
 
 
 async def test_commits_are_read_with_what_is_beside_their_offsets(
