@@ -306,3 +306,22 @@ def test_nothing_is_claimed_before_the_session_is_known_to_last() -> None:
         assert min(claims.times) >= 5
 
     bench(test)
+
+
+@pytest.mark.parametrize("is_time", [True, False])
+def test_time_that_replaces_what_is_gone_is_looked_up(*, is_time: bool) -> None:
+    """And only where ``out_of_range`` is a time."""
+
+    async def test(b: Bench) -> None:
+        b.append("old")
+        await asyncio.sleep(10)
+        policy = AtTime(b.simulation.clock.wall()) if is_time else "earliest"
+        b.append("new")
+        adapter = MemoryAdapter(b.broker, "s", group="g")
+        await adapter.open(Owner())
+        lookup = StartLookup(adapter, None, options_of(out_of_range=policy))
+        (found,) = await lookup.ask(HELD[:1])
+        assert found.replacement == (1 if is_time else None)
+        await adapter.aclose()
+
+    bench(test)
