@@ -262,7 +262,7 @@ class _Writing:
     def __init__(self, store: CheckpointStore, judge: Judge) -> None:
         self._store = store
         self._judge = judge
-        self._saved: set[Partition] = set()
+        self._saved: set[Partition] = set()  # of one batch
         self.written = 0
 
     async def run(self, entries: Iterable[Entry]) -> None:
@@ -274,6 +274,7 @@ class _Writing:
         for group, batch in _batches(entries):
             await self._pin(group, [e for e in batch if e.id is None])
             checkpoints = [e for e in batch if e.id is not None]
+            self._saved.clear()
             await self._write(group, checkpoints)
             await self._reopen(group, checkpoints)
             self._judge.raise_refusals(self._outcome)
