@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 
 from consumer_sdk.adapters.assignment_book import GrantState
 from consumer_sdk.adapters.kinesis.consumer.grants import RECORDS_AHEAD, Grant
-from consumer_sdk.adapters.kinesis.starts import after
+from consumer_sdk.adapters.kinesis.service.service import Page
+from consumer_sdk.adapters.kinesis.starts import NOTHING_LEFT, after
 from consumer_sdk.errors import AdapterError, PositionOutOfRangeError
 from consumer_sdk.records import AtPosition, AtTime, Start, StartPoint
 from tests.adapters.kinesis.stage import SHARD, aggregated, begin, page, values_of
@@ -209,6 +213,133 @@ def test_empty_page_of_an_open_shard_says_nothing_of_what_was_trimmed() -> None:
     assert values_of([made.take(*ALL)]) == ["a"]
 
 
+@pytest.mark.parametrize(
+    "cursor, is_settled",
+    [
+        (AtPosition((5, 0)), False),
+        (AtPosition((5, 5)), False),
+        (AtPosition((5, 0), is_settled=True), True),
+        (AtPosition(after(5)), True),
+        (StartPoint.EARLIEST, False),
+        (AtTime(5), False),
+    ],
+)
+def test_record_at_the_cursor_is_settled_or_was_read_whole(
+    cursor: Start,
+    is_settled: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    """Of a start without a record none is."""
+    assert grant(cursor).is_at_settled is is_settled
+
+
+def test_record_that_was_read_before_is_left_out() -> None:
+    """It is asked for to see whether it is still there."""
+    made = grant(AtPosition(after(5)))
+    made.take_in(page((5, b"old"), (6, b"a"), (7, b"b")))
+    assert made.cursor == AtPosition(after(7))
+    assert values_of([made.take(*ALL)]) == ["a", "b"]
+    made.take_in(page((7, b"b")))
+    assert (made.has_run, made.cursor) == (False, AtPosition(after(7)))
+    made.take_in(page((7, b"b"), after=None))
+    assert made.take(*ALL).ended
+
+
+def first(found: Page) -> Page:
+    """The answer to an iterator of a position."""
+    return replace(found, is_first=True)
+
+
+@pytest.mark.parametrize(
+    "found, begin",
+    [
+        (first(page((9, b"a"), (10, b"b"))), "9"),
+        (first(page(after=None)), "its end"),
+        (first(page()), None),
+        (first(page((5, b"a"))), None),
+        (page((9, b"a")), None),
+    ],
+)
+@pytest.mark.parametrize("cursor", [AtPosition((5, 0), is_settled=True), AtPosition(after(5))])
+def test_gap_behind_a_settled_record_is_logged(
+    found: Page, begin: str | None, cursor: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody knows whether there were others; of what was read on there is no gap."""
+    made = grant(cursor)
+    assert made.has_gap(found) is (begin is not None)
+    made.take_in(found)
+    said = f"the record 5 is settled, and has expired.*It goes on at {begin};"
+    assert bool(caplog.records) is (begin is not None)
+    assert begin is None or re.search(said, caplog.text)
+
+
+def test_start_without_a_record_has_no_gap() -> None:
+    """What comes first there is no later than what was asked for."""
+    assert not grant(AtTime(5)).has_gap(first(page((9, b"a"))))
+
+
+@pytest.mark.parametrize("start", [StartPoint.EARLIEST, AtPosition((5, 3))])
+def test_shard_that_is_gone_is_a_loss_of_what_was_not_read(start: Start) -> None:
+    """It expired as a whole: nothing is left."""
+    made = grant(start)
+    error = str(made.lost())
+    assert "the shard now begins at its end" in error
+    if start is StartPoint.EARLIEST:
+        assert "nothing of this shard was read" in error
+        assert made.horizon == NOTHING_LEFT
+    else:
+        assert "the record 5 is not settled" in error
+        assert made.horizon == after(5)
+
+
+# -- refused ------------------------------------------------------------------------------------
+
+
+def refused(cursor: Start) -> Grant:
+    """A grant whose cursor Kinesis has refused."""
+    made = grant(cursor)
+    assert made.place == cursor
+    made.is_refused = True
+    return made
+
+
+def test_position_that_was_refused_is_looked_for_from_the_beginning() -> None:
+    """It has expired, if it ever was one of this shard; an empty page tells nothing."""
+    made = refused(AtPosition((5, 0), is_settled=True))
+    assert made.place is StartPoint.EARLIEST
+    made.take_in(page())
+    assert (made.place, made.is_refused) == (StartPoint.EARLIEST, True)
+    made.take_in(page((9, b"a")))
+    assert (made.place, made.is_refused) == (AtPosition(after(9)), False)
+    made.is_refused = True
+    made.forget_unread()
+    assert made.place == AtPosition((9, 0))
+
+
+def test_position_that_was_refused_and_not_settled_is_lost() -> None:
+    """The records between it and what is left have expired."""
+    with pytest.raises(PositionOutOfRangeError, match=r"record 5 is not settled.*begins at 9"):
+        refused(AtPosition((5, 0))).take_in(page((9, b"a")))
+
+
+@pytest.mark.parametrize("begin", [3, 5])
+@pytest.mark.parametrize("is_settled", [False, True])
+def test_position_that_was_refused_is_of_no_shard_that_begins_before_it(
+    begin: int,
+    is_settled: bool,  # noqa: FBT001 - it is a row of two
+) -> None:
+    """Another stream's checkpoint, perhaps: going on would pass over records."""
+    made = refused(AtPosition((5, 0), is_settled=is_settled))
+    said = rf"there is no position \(5, 0\): the shard begins at {begin}"
+    with pytest.raises(PositionOutOfRangeError, match=said):
+        made.take_in(page((begin, b"a"), (10, b"b")))
+    assert not made.has_run
+
+
+def test_time_that_is_refused_is_named() -> None:
+    """With the reason that Kinesis gave."""
+    assert f"there is no position {AtTime(5)}: why" in str(grant(AtTime(5)).refused("why"))
+
+
 # -- news and lag -------------------------------------------------------------------------------
 
 
@@ -244,6 +375,52 @@ def test_lag_since_an_answer_that_is_overdue_may_be_all_that_time() -> None:
     made.heard(100.0, until=100.0)
     made.take_in(page(behind=7, after=None))
     assert made.lag(0.0, 200.0) == 7
+
+
+def test_lag_is_out_of_date_from_the_last_answer_on_once_a_read_has_failed() -> None:
+    """However soon the next page was due."""
+    made = grant()
+    made.take_in(page(behind=7))
+    made.heard(100.0, until=103.0)
+    made.doubt()
+    assert [made.lag(0.0, at) for at in (100.0, 101.0)] == [7, 1_007]
+
+
+def test_lag_of_what_was_forgotten_is_that_of_its_first_record() -> None:
+    """Until the next page tells."""
+    made = grant()
+    made.take_in(page((4_000, b"a"), behind=7))
+    made.take_in(page((5_000, b"b"), behind=8))
+    made.forget_unread()
+    assert (made.cursor, made.lag(10.0)) == (AtPosition((4_000, 0)), 6_000)
+    made.take_in(page(behind=9))
+    assert made.lag(10.0) == 9
+
+
+def test_whoever_reads_a_shard_is_told_of_each_change() -> None:
+    """It waits for one; and whoever fetches hears that there may be something again."""
+    news: list[None] = []
+    made = Grant("s", SHARD, 1, lambda: news.append(None))
+    for change in (lambda: begin(made, AtTime(5)), made.resume, made.close):
+        made.changed.clear()
+        change()
+        assert made.changed.is_set()
+    assert len(news) == 1
+    assert made.key == made.shard == SHARD
+
+
+def test_each_change_of_the_size_is_told() -> None:
+    """The sum of all shards is kept by what they tell."""
+    told: list[int] = []
+    made = grant()
+    made.on_size = told.append
+    made.take_in(page((1, b"abc"), (2, b"d")))
+    made.take_in(page((3, b"ef")))
+    assert (sum(told), made.size) == (9, 9)
+    assert made.take(*ALL).ascends
+    assert (sum(told), made.size) == (3, 3)
+    made.forget_unread()
+    assert (sum(told), made.size) == (0, 0)
 
 
 def test_closed_grant_has_nothing_and_wants_nothing() -> None:

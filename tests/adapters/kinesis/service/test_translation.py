@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from botocore import exceptions as client
 
@@ -11,7 +13,7 @@ from consumer_sdk.adapters.kinesis.service.service import (
     SubscriptionBusyError,
     ThrottledError,
 )
-from consumer_sdk.adapters.kinesis.service.translation import refusal, translate
+from consumer_sdk.adapters.kinesis.service.translation import readable, refusal, translate
 from consumer_sdk.errors import AdapterError, ConfigurationError, TransientAdapterError
 from tests.adapters.kinesis.answering import Answer, answering, error, opened
 
@@ -132,6 +134,85 @@ def test_a_code_may_mean_something_else_in_one_operation() -> None:
     )
     assert type(found) is OwnError
     assert str(found) == "doing it: InvalidArgumentException"
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 408, 413, 425, 429, 499, 500, 503])
+def test_unknown_code_may_pass_where_its_status_says_so(status: int) -> None:
+    """As botocore tells; a code that is the status itself comes from a proxy, and may pass too."""
+    may_pass = status in {408, 413, 425, 429, 500, 503}
+    found = refusal("NobodyKnows", "why", "doing it", status=status)
+    assert type(found) is (TransientAdapterError if may_pass else AdapterError)
+    assert str(found) == "doing it: NobodyKnows: why"
+    assert type(refusal(str(status), "", "doing it", status=status)) is TransientAdapterError
+
+
+def test_known_code_is_what_it_is_whatever_its_status() -> None:
+    """Also where the caller knows of other codes; without a status it is the caller's fault."""
+    for faults in (None, {"Another": OwnError}):
+        found = refusal("AccessDenied", "no.", "doing it", faults, status=503)
+        assert type(found) is AdapterError
+        assert str(found).startswith("doing it: AccessDenied: no; allow")
+    assert type(refusal("NobodyKnows", "", "doing it")) is AdapterError
+
+
+@pytest.mark.parametrize(
+    "answer, kind, text",
+    [
+        ({}, TransientAdapterError, "doing it: 400"),
+        ({"Error": {}}, TransientAdapterError, "doing it: 400"),
+        ({"Error": {"Code": "Odd", "Message": "why"}}, AdapterError, "doing it: Odd: why"),
+        (
+            {"Error": {"Code": "Odd"}, "ResponseMetadata": {"HTTPStatusCode": 500}},
+            TransientAdapterError,
+            "doing it: Odd",
+        ),
+        (
+            {"ResponseMetadata": {"HTTPStatusCode": 403}},
+            TransientAdapterError,
+            "doing it: 403",
+        ),
+    ],
+)
+def test_answer_that_has_not_all_of_an_error_is_one(answer: Any, kind: Kind, text: str) -> None:
+    """A proxy may have made it."""
+    found = translate(client.ClientError(answer, "GetRecords"), "doing it")
+    assert (type(found), str(found)) == (kind, text)
+
+
+@pytest.mark.parametrize(
+    "error, text",
+    [
+        (KeyError("Records"), "no 'Records' in it"),
+        (IndexError("out"), "out"),
+        (RecursionError("deep"), "deep"),
+        (ValueError("odd"), "odd"),
+        (TypeError("kind"), "kind"),
+        (AttributeError("name"), "name"),
+    ],
+)
+def test_answer_that_cannot_be_read_may_come_again(error: Exception, text: str) -> None:
+    """It is said what was wrong with it."""
+    with pytest.raises(TransientAdapterError) as caught, readable("doing it"):
+        raise error
+    assert str(caught.value) == f"doing it: the answer cannot be read: {text}"
+    assert caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConfigurationError("a ValueError too"),
+        client.ParamValidationError(report="x"),
+        client.ClientError({}, "GetRecords"),
+        OSError("gone"),
+        ZeroDivisionError("a defect"),
+    ],
+)
+def test_other_errors_of_reading_an_answer_fly_unchanged(error: Exception) -> None:
+    """Those of the client are translated by whoever asks; defects are to be seen."""
+    with pytest.raises(type(error)) as caught, readable("doing it"):
+        raise error
+    assert caught.value is error
 
 
 class OwnError(AdapterError):

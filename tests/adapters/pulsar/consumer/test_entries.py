@@ -76,6 +76,14 @@ def test_entry_that_is_settled_whole_is_acked_by_one_id(size: int) -> None:
     assert (places(found.alone), parts(found)) == ([(300, 7, -1)], [[(300, 8, 0)]])
 
 
+def test_entries_that_mix_are_acked_by_one_id_each() -> None:
+    """Two that were settled by turns, and one behind them."""
+    one, other = of(entry(2), range(2)), of(entry(2, 8), range(2))
+    found = acks_of([one[0], other[0], one[1], other[1], *of(entry(2, 9), range(2))])
+    assert sorted(places(found.alone)) == [(300, at, -1) for at in (7, 8, 9)]
+    assert found.parts == []
+
+
 @pytest.mark.parametrize("size", [size for size in SIZES if size > 1])
 def test_entry_that_misses_a_message_is_acked_in_part(size: int) -> None:
     """One index that is not settled keeps the entry open: its id would settle that one too."""
