@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,6 +57,46 @@ def test_run_ends_where_the_broker_begins_again() -> None:
     assert [entries_of(run.messages) for run in runs] == [[5, 6, 7, 8], [3, 4, 5, 6, 7]]
     assert all(run.ascends for run in runs)
     assert (buffer.count, buffer.size, buffer.first) == (0, 0, None)
+
+
+@pytest.mark.parametrize(
+    "most, size, taken",
+    [(5, 1, 1), (5, 10, 1), (5, 11, 2), (5, 20, 2), (1, 99, 1), (2, 99, 2), (3, 99, 3), (5, 99, 4)],
+)
+def test_run_ends_at_the_first_limit_that_is_reached(most: int, size: int, taken: int) -> None:
+    """The limit of bytes is soft: one message at least, and a delivery that was begun goes on."""
+    buffer = Buffer()
+    for entry in range(2):
+        receive(buffer, entry)
+    receive(buffer, 2, 3)
+    run = buffer.take(HELD, most, size)
+    assert (entries_of(run.messages), run.size) == (list(range(taken)), 10 * taken)
+    assert (buffer.count, buffer.size) == (4 - taken, 40 - 10 * taken)
+    assert buffer.take(HELD, 0, 99).messages == []
+
+
+def test_run_has_assignment_place_and_native_of_each_message() -> None:
+    """Also where a delivery is cut; they are what is acked."""
+    buffer, other = Buffer(), Assignment(Partition("t", "-1"), 2)
+    receive(buffer, 3, 5, 6)
+    receive(buffer, 8, 9)
+    for taken in ([3, 5], [6, 8, 9]):
+        run = buffer.take(other, len(taken), 1 << 20)
+        assert entries_of(run.messages) == taken
+        assert run.known_positions == [(1, entry, 0) for entry in taken]
+        assert run.known_natives == taken
+        assert all(message.assignment is other for message in run.messages)
+
+
+def test_buffer_that_was_cleared_has_nothing_of_before() -> None:
+    """The broker sends all of it again."""
+    buffer = Buffer()
+    receive(buffer, 1, 2)
+    buffer.clear()
+    assert (buffer.count, buffer.size, buffer.first) == (0, 0, None)
+    receive(buffer, 1)
+    assert (buffer.count, buffer.size) == (1, 10)
+    assert entries_of(buffer.take(HELD, 9, 99).messages) == [1]
 
 
 @given(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -344,6 +345,41 @@ def test_record_that_comes_again_before_the_connection_was_seen_ends_the_wait() 
     assert life.awaits()
     life.comes(100)
     assert not life.awaits()
+
+
+def test_record_that_was_never_handed_out_is_late_and_no_other() -> None:
+    """Between those that were; of the lowest gap nobody knows where it begins."""
+    resets = Life().resets
+    assert not resets.is_late(place(5))
+    unseen = [(None, place(2)), (place(3), place(6)), (place(8), place(10))]
+    resets.acked(place(20), unseen)
+    assert [at for at in range(12) if resets.is_late(place(at))] == [4, 5, 9]
+    resets.acked(place(20))
+    assert not resets.is_late(place(5))
+
+
+@pytest.mark.parametrize("apart, is_watched", [(3.0, True), (3.5, False)])
+def test_time_between_looks_counts_unless_a_reconnect_fits_in_between(
+    apart: float,
+    is_watched: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    """It would not have been seen."""
+    life = Life()
+    life.comes(0, 9)
+    for _ in range(round(2 * PERSIST / apart)):
+        life.now += apart
+        life.resets.look(life.now, is_connected=True, is_hungry=True)
+    assert (life.resets.written is not None) is is_watched
+
+
+def test_records_age_no_earlier_than_the_broker_has_written_them() -> None:
+    """And one step later at most."""
+    life = Life()
+    life.comes(0, 9)
+    life.passes(PERSIST - LOOK, is_hungry=True)
+    assert life.resets.written is None
+    life.passes(2 * STEP, is_hungry=True)
+    assert life.resets.written == place(9)
 
 
 class Broker:

@@ -247,6 +247,9 @@ async def test_partitions_of_a_topic_are_asked_for_together(at: Start, entries: 
         TOPIC: (9, entries, 0),
     }
     assert [topic for kind, topic in rest.asked if kind == "of_all"] == [PARTS[0].stream]
+    alone = [topic for kind, topic in rest.asked if kind == "internals"]
+    assert set(alone) <= {NAME, topic_of(PARTS[2])}
+    assert len(set(rest.asked)) == len(rest.asked)
 
 
 async def test_two_partitions_of_a_topic_are_several() -> None:
