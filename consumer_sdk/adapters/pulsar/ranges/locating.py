@@ -194,7 +194,7 @@ class Survey:
     def __init__(self, admin: Admin, subscription: str) -> None:
         self._admin = admin
         self._name = subscription
-        self._ends: dict[Partition, Place] = {}
+        self._ends: dict[Partition, Place | None] = {}
 
     async def find(
         self, partitions: Collection[Partition], at: Start
@@ -226,8 +226,7 @@ class Survey:
         if self._ends.get(partition) == written:
             return written
         end = await self._admin.after_last(topic_of(partition))
-        if end is not None and end == written:
-            self._ends[partition] = end
+        self._ends[partition] = end
         return end
 
     async def _internals(

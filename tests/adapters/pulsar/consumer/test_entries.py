@@ -59,6 +59,7 @@ def test_cumulative_ack_ends_below_what_nobody_was_handed(holes: int, last: int 
     found = acks.seen_whole(Checkpoint(watermark=end, unseen=stored))
     assert found == (end if not holes else last and (1, last, 0))
     assert acks.seen_whole(Checkpoint()) is None
+    assert acks.seen_whole(Checkpoint(unseen=stored)) is None
 
 
 def test_entry_of_unknown_size_is_never_acked_whole() -> None:
