@@ -273,7 +273,7 @@ class Grant(BaseGrant):
 
     def _check_place(self, page: Page) -> None:
         """Kinesis gives what is left, in silence, where it has trimmed what was asked for."""
-        if not _is_said(page) or not isinstance(self.cursor, AtPosition):
+        if not _is_said(page):
             return
         if not self.is_trimmed(page):
             self._check_shard(page)

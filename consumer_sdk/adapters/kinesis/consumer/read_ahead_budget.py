@@ -64,10 +64,10 @@ class ReadAheadBudget:
 
     def _leave(self, entry: tuple[int, asyncio.Future[None]]) -> None:
         size, turn = entry
-        if turn.done() and not turn.cancelled():
-            self.release(size)
-        else:
+        if turn.cancelled():
             self._admit()  # others may have waited behind it
+        else:
+            self.release(size)
 
     def release(self, size: int) -> None:
         """Frees a reservation, after the read or its failure."""
@@ -80,7 +80,7 @@ class ReadAheadBudget:
         for grant in self._grants():
             if not self._waiting:
                 return
-            if grant.is_paused and grant.size:
+            if grant.is_paused:
                 grant.forget_unread()
 
     def _admit(self) -> None:

@@ -432,6 +432,9 @@ def test_closed_grant_has_nothing_and_wants_nothing() -> None:
     made.resume()
     assert (made.state, made.has_run, made.wants_more) == (GrantState.CLOSED, False, False)
     assert not made.is_held
+    run = made.take(*ALL)
+    assert (run.messages, run.fault, run.ended) == ([], None, False)
+    assert repr(made) == f"<Grant {SHARD} closed epoch={made.assignment.epoch}>"
 
 
 def test_each_grant_has_an_epoch_of_its_own() -> None:

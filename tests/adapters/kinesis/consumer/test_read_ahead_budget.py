@@ -65,10 +65,10 @@ def test_only_so_many_reads_are_on_their_way_as_fit() -> None:
     """Kinesis trap 12: what they bring comes later; those that wait come in their order."""
 
     async def test(scene: Scene) -> None:
-        for name, size in (("a", 60), ("b", 30), ("c", 30), ("d", 5)):
+        for name, size in (("a", 60), ("b", 40), ("c", 30), ("d", 5)):
             await scene.come(name, size)
         assert scene.inside == ["a", "b"]
-        scene.room.release(30)
+        scene.room.release(40)
         await asyncio.sleep(1)
         assert scene.inside == ["a", "b", "c", "d"]
 
@@ -134,6 +134,21 @@ def test_reader_that_is_cancelled_while_it_waits_leaves_its_place_to_others(mome
         if moment == "waiting":
             scene.room.release(80)
         await scene.come("b", 80)
+        assert scene.inside == ["a", "b"]
+        await scene.come("c", 80)  # what was reserved is still counted
+        assert scene.inside == ["a", "b"]
+
+    run(test)
+
+
+def test_reader_that_is_cancelled_lets_those_behind_it_in() -> None:
+    """They want less, and have waited because they came later."""
+
+    async def test(scene: Scene) -> None:
+        for name, size in (("a", 60), ("large", 80), ("b", 30)):
+            await scene.come(name, size)
+        scene.tasks[1].cancel()
+        await asyncio.sleep(1)
         assert scene.inside == ["a", "b"]
 
     run(test)
