@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from itertools import pairwise
+from typing import Any, cast
 
 import pytest
 
 from consumer_sdk import Message
+from consumer_sdk.abc import Leases
 from consumer_sdk.adapters.kinesis.consumer import discovery
-from consumer_sdk.adapters.kinesis.consumer.discovery import FRESH
-from consumer_sdk.adapters.kinesis.service.service import Page, Shard
+from consumer_sdk.adapters.kinesis.consumer.discovery import FRESH, Discovery
+from consumer_sdk.adapters.kinesis.service.service import (
+    Page,
+    Service,
+    Shard,
+    ShardGoneError,
+    StreamFacts,
+)
 from consumer_sdk.errors import AdapterError, TransientAdapterError
+from consumer_sdk.testing import simulate
 from consumer_sdk.testing.kinesis import FakeService, Quirks
 from tests.adapters.kinesis.harness import shard_id
 from tests.adapters.kinesis.stage import SHARD, Stage, play, text_of
@@ -300,3 +309,191 @@ def test_list_without_any_shard_is_no_list() -> None:
         assert seen == [f"{time}" for time in range(40)]
 
     play(test)
+
+
+# -- by itself --------------------------------------------------------------------------------
+
+GONE = ShardGoneError("the stream does not exist")
+PASSING = TransientAdapterError("no answer")
+FACTS = StreamFacts("arn:s", 5.0)
+SPLIT = [Shard("p"), Shard("c", ("p",)), Shard("d", ("p",), is_closed=True)]
+
+
+class Scene:
+    """A list of shards, leases that are in step with it, and who looks them up.
+
+    Attributes:
+        listed: what the service lists.
+        answers: what it says in turn, before that; an error is raised.
+        facts: what it says of the stream, likewise.
+        looks: when it was asked for the list.
+        steps: the parents that the leases were told of, each time.
+    """
+
+    def __init__(self, *answers: Any, interval: float = 60.0) -> None:
+        self.listed = SPLIT
+        self.answers = list(answers)
+        self.facts: list[Any] = []
+        self.looks: list[float] = []
+        self.steps: list[Any] = []
+        self.synced = 0
+        self.discovery = Discovery(
+            *(cast("Service", self), cast("Leases", self), "s", FACTS),
+            interval=interval,
+            synced=self._count,
+        )
+
+    def _count(self) -> None:
+        self.synced += 1
+
+    async def shards(self) -> Any:
+        """As the answers say."""
+        self.looks.append(asyncio.get_running_loop().time())
+        return self._said(self.answers) if self.answers else self.listed
+
+    async def describe(self) -> Any:
+        """The same stream, unless it is said otherwise."""
+        return self._said(self.facts) if self.facts else FACTS
+
+    def _said(self, answers: list[Any]) -> Any:
+        found = answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def sync(self, parents: Any, *, identity: str) -> None:
+        """The leases are told."""
+        assert identity == FACTS.identity
+        self.steps.append(parents)
+
+    async def runs(self, seconds: float) -> None:
+        """It looks for so long."""
+        task = asyncio.create_task(self.discovery.run())
+        await asyncio.sleep(seconds)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def alone(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """On virtual time, which begins at 0."""
+    simulate(lambda _: test())
+
+
+def test_leases_are_told_of_all_shards_again_and_again() -> None:
+    """A moment at least after each look, and the interval then."""
+
+    async def test() -> None:
+        scene = Scene()
+        await scene.runs(125)
+        assert scene.looks == [0, 61, 122]
+        assert scene.steps == [{"p": (), "c": ("p",), "d": ("p",)}] * 3
+        assert scene.synced == 3
+        scene = Scene(interval=0.25)
+        await scene.runs(1.2)
+        assert len(scene.looks) == 3  # a quarter of a second at least, and another one
+
+    alone(test)
+
+
+def test_list_that_fails_is_asked_for_less_and_less_often(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Up to ten seconds apart; and as soon as at first after it has come once."""
+
+    async def test() -> None:
+        scene = Scene(*[PASSING] * 6, SPLIT, PASSING)
+        await scene.runs(100)
+        waits = [after - before for before, after in pairwise(scene.looks)]
+        assert waits == pytest.approx([0.5, 1, 2, 4, 8, 10, 61, 0.5])
+        assert "s: shards could not be looked up: no answer" in caplog.text
+
+    alone(test)
+
+
+def test_shard_that_has_ended_is_looked_up_at_once_and_then_each_second() -> None:
+    """Until its children are listed."""
+
+    async def test() -> None:
+        scene = Scene()
+        asyncio.get_running_loop().call_later(10, scene.discovery.look, "c")
+        asyncio.get_running_loop().call_later(12.5, lambda: scene.listed.append(Shard("e", ("c",))))
+        scene.listed = list(SPLIT)
+        await scene.runs(70)
+        assert scene.looks == [0, 10, 11, 12, 13]
+
+    alone(test)
+
+
+@pytest.mark.parametrize(
+    "shard, entry",
+    [
+        ("p", Shard("p", is_closed=True)),
+        ("c", Shard("c", ("p",))),
+        ("d", Shard("d", ("p",), is_closed=True)),
+        ("x", None),
+    ],
+)
+def test_entry_of_a_shard_is_found(shard: str, entry: Shard | None) -> None:
+    """One that has children is closed, also if the list does not say so."""
+
+    async def test() -> None:
+        scene = Scene()
+        assert await scene.discovery.find(shard) == entry
+        assert await scene.discovery.shards() == ["p", "c", "d"]
+        assert len(scene.looks) == 1
+        await scene.discovery.check()
+        assert len(scene.looks) == 1  # it began at this very moment
+        await asyncio.sleep(0.9)
+        await scene.discovery.find(shard)
+        assert len(scene.looks) == 1
+        await scene.discovery.check()
+        assert len(scene.looks) == 2
+
+    alone(test)
+
+
+def test_stream_that_is_said_to_be_gone_twice_is_asked_for_again() -> None:
+    """A proxy may say so; a pause apart, and the third time it is believed."""
+
+    async def test() -> None:
+        scene = Scene(GONE, GONE)
+        assert await scene.discovery.find("p") is not None
+        assert scene.looks == [0, 1, 2]
+        scene = Scene()
+        scene.facts = [GONE, GONE]
+        await scene.discovery.check()
+        before = asyncio.get_running_loop().time()
+        scene = Scene(GONE, GONE, GONE)
+        with pytest.raises(AdapterError, match="the stream 's' was deleted") as caught:
+            await scene.discovery.check()
+        assert type(caught.value) is AdapterError
+        assert caught.value.__cause__ is GONE
+        assert asyncio.get_running_loop().time() - before == 2  # none after the last answer
+
+    alone(test)
+
+
+def test_list_of_another_stream_of_the_same_name_is_no_list() -> None:
+    """Nobody is told of its shards."""
+
+    async def test() -> None:
+        scene = Scene()
+        scene.facts = [StreamFacts("arn:s", 6.0)] * 2
+        with pytest.raises(AdapterError, match="deleted and made again"):
+            await scene.discovery.run()
+        assert (scene.steps, scene.synced) == ([], 0)
+
+    alone(test)
+
+
+def test_empty_list_may_be_another_one_the_next_time() -> None:
+    """Each stream has shards."""
+
+    async def test() -> None:
+        scene = Scene([])
+        with pytest.raises(TransientAdapterError, match="'s' lists no shards"):
+            await scene.discovery.check()
+        await asyncio.sleep(0.1)
+        await scene.discovery.check()
+
+    alone(test)

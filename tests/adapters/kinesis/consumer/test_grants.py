@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -305,14 +306,16 @@ def refused(cursor: Start) -> Grant:
 def test_position_that_was_refused_is_looked_for_from_the_beginning() -> None:
     """It has expired, if it ever was one of this shard; an empty page tells nothing."""
     made = refused(AtPosition((5, 0), is_settled=True))
-    assert made.place is StartPoint.EARLIEST
-    made.take_in(page())
-    assert (made.place, made.is_refused) == (StartPoint.EARLIEST, True)
-    made.take_in(page((9, b"a")))
-    assert (made.place, made.is_refused) == (AtPosition(after(9)), False)
+    places, found = [made.place], [page(), page((9, b"a"))]
+    for each in found:
+        made.take_in(each)
+        places.append(made.place)
     made.is_refused = True
     made.forget_unread()
-    assert made.place == AtPosition((9, 0))
+    places.append(made.place)
+    begin = StartPoint.EARLIEST
+    assert places == [begin, begin, AtPosition(after(9)), AtPosition((9, 0))]
+    assert not made.is_refused
 
 
 def test_position_that_was_refused_and_not_settled_is_lost() -> None:
@@ -401,7 +404,8 @@ def test_whoever_reads_a_shard_is_told_of_each_change() -> None:
     """It waits for one; and whoever fetches hears that there may be something again."""
     news: list[None] = []
     made = Grant("s", SHARD, 1, lambda: news.append(None))
-    for change in (lambda: begin(made, AtTime(5)), made.resume, made.close):
+    changes: list[Callable[[], None]] = [lambda: begin(made, AtTime(5)), made.resume, made.close]
+    for change in changes:
         made.changed.clear()
         change()
         assert made.changed.is_set()

@@ -137,7 +137,7 @@ async def test_subscription_whose_consumer_cannot_be_closed_is_made(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """(1) The broker has it; (2) the connection is lost, and with it the consumer; (3) another one is good."""
-    monkeypatch.setitem(calls.close.__kwdefaults__, "patience", 0.01)
+    monkeypatch.setitem(calls.close.__kwdefaults__ or {}, "patience", 0.01)
     client.closing = closing
     made = producers(subscription="kept")
     for key in KEYS[:2]:

@@ -186,7 +186,7 @@ async def test_subscription_whose_consumer_cannot_be_closed_is_kept(
     closing: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """(1) The broker has it; (2) the connection is lost, and with it the consumer."""
-    monkeypatch.setitem(calls.close.__kwdefaults__, "patience", 0.01)
+    monkeypatch.setitem(calls.close.__kwdefaults__ or {}, "patience", 0.01)
     client = Client()
     client.closing = closing
     cursors = cursors_of(client)
@@ -318,4 +318,5 @@ async def test_commit_that_is_refused_is_fenced() -> None:
     outcome = await commit(cursors_of(client))
     assert (outcome.kind, type(outcome.error)) == (OutcomeKind.FENCED, PartitionLostError)
     assert str(outcome.error).startswith(f"{PARTITION}: subscribing to {TOPIC} as 's'")
+    assert outcome.error is not None
     assert isinstance(outcome.error.__cause__, AdapterError)
