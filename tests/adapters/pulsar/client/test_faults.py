@@ -5,7 +5,12 @@ from __future__ import annotations
 import _pulsar
 import pytest
 
-from consumer_sdk.adapters.pulsar.client.faults import BusyError, translate, translate_result
+from consumer_sdk.adapters.pulsar.client.faults import (
+    BusyError,
+    SchemaError,
+    translate,
+    translate_result,
+)
 from consumer_sdk.errors import (
     AdapterError,
     ConfigurationError,
@@ -20,6 +25,8 @@ Result = _pulsar.Result
     "result, kind, text",
     [
         (Result.ConsumerBusy, BusyError, "with another type"),
+        (Result.ConsumerAssignError, BusyError, "with another type"),
+        (Result.IncompatibleSchema, SchemaError, "the topic has another schema"),
         (Result.Timeout, TransientAdapterError, "Timeout"),
         (Result.ConnectError, TransientAdapterError, "options of TLS"),
         (Result.ServiceUnitNotReady, TransientAdapterError, "ServiceUnitNotReady"),
@@ -52,6 +59,7 @@ def test_exception_is_the_error_of_its_result() -> None:
     assert isinstance(translate(_pulsar.Timeout("x"), "t"), TransientAdapterError)
     assert type(translate(ValueError("x"), "t")) is AdapterError
     assert isinstance(translate(_pulsar.AlreadyClosed("x"), "t"), TransientAdapterError)
+    assert str(translate(_pulsar.Timeout("why"), "asking t")) == "asking t: Timeout (why)"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from consumer_sdk import Consumer
 from consumer_sdk.adapters.pulsar import PulsarAdapter
-from consumer_sdk.adapters.pulsar.client.texts import headers_of, key_of
+from consumer_sdk.adapters.pulsar.client.texts import _parse, headers_of, key_of, ordering_key_of
 from consumer_sdk.adapters.pulsar.consumer.messages import Unpacker
 from consumer_sdk.records import Headers
 
@@ -62,6 +62,13 @@ def test_properties_that_are_no_text_keep_their_bytes(
     assert tuple(sorted(found)) == headers
 
 
+def test_properties_that_are_left_out_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Their record is delivered without them; what cannot be told apart is no property."""
+    assert headers_of(raw(a=b"it's", b=BAD)) == ()
+    assert "its properties are no UTF-8, and are left out" in caplog.text
+    assert _parse(b"another form of the client's text") is None
+
+
 def test_name_that_is_no_text_is_escaped() -> None:
     """A header's name is text."""
     builder = _pulsar.MessageBuilder()
@@ -74,6 +81,10 @@ def test_name_that_is_no_text_is_escaped() -> None:
 def test_key_keeps_its_bytes(key: bytes | None) -> None:
     """Whatever they are."""
     assert key_of(raw(key or b"")) == key
+    builder = _pulsar.MessageBuilder()
+    builder.content(b"v")
+    builder.ordering_key(key or b"")
+    assert ordering_key_of(builder.build()) == key
 
 
 @pytest.mark.pulsar
