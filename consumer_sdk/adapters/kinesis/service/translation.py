@@ -167,7 +167,7 @@ def translate(error: BaseException, doing: str, faults: Faults | None = None) ->
         faults: what codes mean here.
     """
     if isinstance(error, client.ClientError):
-        found = _answered(error.response, doing, faults or {})
+        found = _answered(error.response, doing, faults)
     else:
         found = _of_kind(error, doing)
     found.__cause__ = error
@@ -211,7 +211,7 @@ def readable(doing: str) -> Iterator[None]:
         raise TransientAdapterError(f"{doing}: the answer cannot be read: {what}") from error
 
 
-def _answered(response: Mapping[str, Any], doing: str, faults: Faults) -> ConsumerSdkError:
+def _answered(response: Mapping[str, Any], doing: str, faults: Faults | None) -> ConsumerSdkError:
     found = response.get("Error", {})
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
     code, message = str(found.get("Code", status)), str(found.get("Message", ""))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import aiohttp
 import pytest
 from botocore import exceptions as client
 
@@ -204,6 +205,7 @@ def test_answer_that_cannot_be_read_may_come_again(error: Exception, text: str) 
         ConfigurationError("a ValueError too"),
         client.ParamValidationError(report="x"),
         client.ClientError({}, "GetRecords"),
+        aiohttp.InvalidURL("x"),
         OSError("gone"),
         ZeroDivisionError("a defect"),
     ],
