@@ -85,6 +85,13 @@ def test_an_event_of_a_subscription_is_read_by_its_own_name_of_the_next_place() 
     assert page_of_body(event, NEXT_OF_SUBSCRIPTION).next == "17"
 
 
+@pytest.mark.parametrize("changes", [{}, {"ContinuationSequenceNumber": None}])
+def test_the_last_event_of_a_subscription_keeps_its_records(changes: dict[str, Any]) -> None:
+    """Kinesis trap 20: it has no place to read on from, or null for one."""
+    page = page_of_body(body(stored(), **changes), NEXT_OF_SUBSCRIPTION)
+    assert (page.next, page.data) == (None, [b"hello"])
+
+
 @pytest.mark.parametrize("place", ["shard-open", " 7", "1_7", "-7", "1.5", "٣", "9" * 5000])
 def test_a_continuation_that_is_no_number_is_refused(place: str) -> None:
     """Kinesis trap 27: it is sent back as a sequence number."""
