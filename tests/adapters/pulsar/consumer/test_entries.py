@@ -82,6 +82,7 @@ def test_entries_that_mix_are_acked_by_one_id_each() -> None:
     one, other = of(entry(2), range(2)), of(entry(2, 8), range(2))
     found = acks_of([one[0], other[0], one[1], other[1], *of(entry(2, 9), range(2))])
     assert sorted(places(found.alone)) == [(300, at, -1) for at in (7, 8, 9)]
+    assert [each.partition() for each in found.alone] == [-1] * 3  # a consumer has one partition
     assert found.parts == []
 
 
