@@ -17,7 +17,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from aiokafka import codec
 
@@ -30,13 +30,15 @@ __all__ = [
     "FORMAT_OF_BATCHES",
     "MAX_BATCH_BYTES",
     "BatchHeader",
+    "Doubt",
     "LargeBatchError",
     "batch_headers",
     "can_decompress",
     "check_batch",
     "decompress",
-    "ends_in_doubt",
+    "is_believed",
     "oversized",
+    "transactions_in_doubt",
 ]
 
 START = struct.Struct(">qiib")
@@ -51,6 +53,7 @@ least."""
 LENGTH_AT, MAGIC_AT, OLD_ATTRIBUTES_AT, ATTRIBUTES_AT = 8, 16, 17, 22
 HEAD_BYTES = 61
 CODEC, TRANSACTIONAL, CONTROL = 0x07, 0x10, 0x20
+LAST_DELTA, LAST_DELTA_AT = struct.Struct(">i"), 23
 PRODUCER, PRODUCER_AT = struct.Struct(">q"), 43
 STEP = 1 << 17
 ZSTD_MAGIC, ZSTD_BLOCK, ZSTD_RAW, ZSTD_RLE = 0xFD2FB528, 1 << 17, 0, 1
@@ -82,20 +85,30 @@ def batch_headers(data: bytes) -> Iterator[BatchHeader]:
         at += BEFORE_LENGTH + max(length, START.size - BEFORE_LENGTH)
 
 
-def ends_in_doubt(data: bytes, aborted: Sequence[tuple[int, int]]) -> bool:
-    """Whether the answer ends with a batch, inside of a transaction that it does not say to be aborted.
+Doubt: TypeAlias = frozenset[tuple[int, int]]
+"""Producer of each transaction in doubt, and where the first of its batches begins in an answer."""
 
-    So does one that ends where a segment of the log ends, and then it may not be the truth (seen on Kafka 4.3.1). The broker finds
-    aborted transactions in the segments that their markers lie in:
+
+def transactions_in_doubt(data: bytes, aborted: Sequence[tuple[int, int]], stable: int) -> Doubt:
+    """The transactions inside of which an answer ends, and which it does not say to be aborted.
+
+    An answer that ends with a whole batch, below the last stable offset, ends where a segment of the log ends. Then it may not
+    be the truth (seen on Kafka 4.3.1). The broker finds aborted transactions in the segments that their markers lie in:
 
     1. a fetch begins to read segment A, which ends inside of a transaction whose marker, in B, aborts it; 2. the log cleaner puts one
     segment in the place of A and B; 3. the fetch goes on to the segment that follows A, which is C by now, and finds nothing there.
 
-    The next answer is of the new segment, and right.
+    A later answer is of the new segment, and right: see `is_believed`.
+
+    Args:
+        stable: the last stable offset. Nothing behind it is cleaned.
     """
-    at, last_markers, begun = 0, dict[int, int](), dict[int, int]()
+    at, end, last_markers, begun = 0, stable, dict[int, int](), dict[int, int]()
     while at + PRODUCER_AT + PRODUCER.size <= len(data):
         first, length, _epoch, magic = START.unpack_from(data, at)
+        end = first + 1
+        if magic >= FORMAT_OF_BATCHES:
+            end += LAST_DELTA.unpack_from(data, at + LAST_DELTA_AT)[0]
         if magic >= FORMAT_OF_BATCHES and (kind := data[at + ATTRIBUTES_AT]) & TRANSACTIONAL:
             (producer,) = PRODUCER.unpack_from(data, at + PRODUCER_AT)
             if kind & CONTROL:
@@ -104,14 +117,26 @@ def ends_in_doubt(data: bytes, aborted: Sequence[tuple[int, int]]) -> bool:
             else:
                 begun.setdefault(producer, first)
         at += BEFORE_LENGTH + max(length, START.size - BEFORE_LENGTH)
-    if at != len(data):
-        return False  # it ends where the bytes were enough
+    if at != len(data) or end >= stable:
+        return frozenset()  # it ends where the bytes were enough, or where all is read
     told = {
         producer
         for producer, first in aborted
         if last_markers.get(producer, -1) < first <= begun.get(producer, -1)
     }
-    return not begun.keys() <= told
+    return frozenset(one for one in begun.items() if one[0] not in told)
+
+
+def is_believed(doubt: Doubt, before: Doubt | None) -> bool:
+    """Whether an answer counts.
+
+    It does if another one has left the same transactions open. Twice in doubt is not enough: a transaction that was committed
+    makes the first answer doubtful, and the second may be the one that leaves out another one.
+
+    Args:
+        before: what the answer before it to the same question has left in doubt; None: there was none.
+    """
+    return not doubt or (before is not None and doubt <= before)
 
 
 # -- what a batch becomes ---------------------------------------------------------------------

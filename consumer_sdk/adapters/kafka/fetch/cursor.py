@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from aiokafka import TopicPartition
 
 from consumer_sdk.adapters.kafka.client.cluster_metadata import NO_EPOCH
-from consumer_sdk.adapters.kafka.decoding.record_batches import FORMAT_OF_BATCHES
+from consumer_sdk.adapters.kafka.decoding.record_batches import FORMAT_OF_BATCHES, Doubt
 from consumer_sdk.adapters.kafka.decoding.unpacking import AHEAD
 from consumer_sdk.adapters.kafka.fetch.session import Ask
 
@@ -153,7 +153,7 @@ class Cursor:
         missing: an offset that its leader has said, once, not to store; -1 for none.
         has_lost_past: its leader has said that it does not have what was read, or the position; a fault tells of it.
         past_end: where the leader's log is another than what was read, if it has said that too; else -1.
-        doubted: the last offset whose first answer did not count, because it may not name all that was aborted; -1 for none.
+        doubted: the last offset of which an answer may not name all that was aborted, and what it leaves in doubt; -1 for none.
         changed: called when it may have to be asked for.
         aside_at: when it may be asked for aside again.
     """
@@ -203,7 +203,7 @@ class Cursor:
         self.missing = NO_POSITION
         self.has_lost_past = False
         self.past_end = NO_POSITION
-        self.doubted = NO_POSITION
+        self.doubted: tuple[int, Doubt] = (NO_POSITION, frozenset())
         self.node: int | None = None
         self.replica: tuple[int, float] | None = None
         self.rests_until = 0.0

@@ -26,7 +26,7 @@ Errors of a partition:
 a leader or an epoch that is out of date         fresh metadata; asked again when they are there, or soon
 out of range, or another past, by a follower     the leader is asked
 out of range, by the leader                      asked again; said twice it is a fault, behind what is buffered
-an end in doubt (see `ends_in_doubt`)            asked again; said twice it counts
+an end in doubt (see `transactions_in_doubt`)    asked again; said twice it counts
 the log has another past (KIP-320)               what is buffered is dropped; a fault if it was handed out
 not authorized, corrupt, or nothing fixes it     a fault, behind what is buffered
 any other                                        asked again, soon
@@ -49,7 +49,10 @@ from aiokafka.errors import (
 
 from consumer_sdk.adapters.kafka.client import faults
 from consumer_sdk.adapters.kafka.client.cluster_metadata import NO_EPOCH
-from consumer_sdk.adapters.kafka.decoding.record_batches import ends_in_doubt
+from consumer_sdk.adapters.kafka.decoding.record_batches import (
+    is_believed,
+    transactions_in_doubt,
+)
 from consumer_sdk.adapters.kafka.fetch.cursor import (
     NO_POSITION,
     Chunk,
@@ -520,25 +523,20 @@ class Cursors:
             return False
         cursor.aside_at = 0.0
         ask, reach = plan.request.asks[cursor.tp], reach_of(part.records)
-        if (
-            reach is not None
-            and reach.is_transactional
-            and self._is_doubted(cursor, part, reach, ask)
-        ):
+        if reach is not None and reach.is_transactional and self._is_doubted(cursor, part, ask):
             return False
         cursor.put(_item(part, reach, ask, continues=cursor.continues_at(ask.offset)))
         self.served(cursor)
         return True
 
-    def _is_doubted(self, cursor: Cursor, part: PartitionAnswer, reach: Reach, ask: Ask) -> bool:
-        """Whether the answer may leave out an aborted transaction. It is then asked for once more; the second answer counts."""
-        if not self._options.isolation or cursor.doubted == ask.offset:
+    def _is_doubted(self, cursor: Cursor, part: PartitionAnswer, ask: Ask) -> bool:
+        """Whether the answer may leave out an aborted transaction. It is then asked for again."""
+        if not self._options.isolation or len(part.records) >= ask.max_bytes:
             return False
-        is_short = reach.end < part.last_stable and len(part.records) < ask.max_bytes
-        if not (is_short and ends_in_doubt(part.records, part.aborted)):
-            return False
-        cursor.doubted = ask.offset
-        return True
+        doubt = transactions_in_doubt(part.records, part.aborted, part.last_stable)
+        offset, before = cursor.doubted
+        cursor.doubted = ask.offset, doubt
+        return not is_believed(doubt, before if offset == ask.offset else None)
 
     def _follow(self, plan: Plan, cursor: Cursor, replica: int, now: float) -> None:
         """Reads from the replica that the leader names, if the cluster has it."""

@@ -21,6 +21,11 @@ from aiokafka.errors import (
 
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.connections import Channel
+from consumer_sdk.adapters.kafka.decoding.record_batches import (
+    Doubt,
+    is_believed,
+    transactions_in_doubt,
+)
 from consumer_sdk.adapters.kafka.fetch.cursor import Cursor
 from consumer_sdk.adapters.kafka.fetch.cursors import Cursors, FetchOptions, Leaders, Plan
 from consumer_sdk.adapters.kafka.fetch.session import Ask, single_request
@@ -242,11 +247,22 @@ class Fetcher:
         ask = {tp: Ask(cursor.topic_id, leader[1], cursor.position, -1, size)}
         request = single_request(ask)
         limits = FetchLimits(max_wait, 1, size, self._options.isolation)
-        answer: FetchAnswer = await self._cluster.send(leader[0], FetchRequest(limits, request))
+        before: Doubt | None = None
+        while True:
+            part = await self._part(leader[0], FetchRequest(limits, request), tp)
+            if not self._options.isolation or len(part.records) >= size:
+                return part
+            doubt = transactions_in_doubt(part.records, part.aborted, part.last_stable)
+            if is_believed(doubt, before):
+                return part
+            before = doubt
+
+    async def _part(self, node: int, request: FetchRequest, tp: TopicPartition) -> PartitionAnswer:
+        answer: FetchAnswer = await self._cluster.send(node, request)
         for part in answer.read().partitions:
             if part.partition == tp.partition:
                 return part
-        raise AnswerFormatError(f"node {leader[0]} does not answer of {tp.topic}[{tp.partition}]")
+        raise AnswerFormatError(f"node {node} does not answer of {tp.topic}[{tp.partition}]")
 
     async def aclose(self) -> None:
         """Ends what is under way. Never raises.

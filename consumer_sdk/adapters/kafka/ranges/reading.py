@@ -34,7 +34,11 @@ from consumer_sdk.adapters.doubts import REFETCHES, Doubts
 from consumer_sdk.adapters.kafka.client.asking import FIRST_BACKOFF
 from consumer_sdk.adapters.kafka.client.faults import check_code, translate
 from consumer_sdk.adapters.kafka.client.lookups import EARLIEST, LATEST
-from consumer_sdk.adapters.kafka.decoding.record_batches import ends_in_doubt
+from consumer_sdk.adapters.kafka.decoding.record_batches import (
+    Doubt,
+    is_believed,
+    transactions_in_doubt,
+)
 from consumer_sdk.adapters.kafka.decoding.unpacking import partition_of
 from consumer_sdk.adapters.kafka.ranges.batches import (
     Columnizer,
@@ -366,7 +370,7 @@ class RangeRead:
         return await self._ask_node(self._connection.leader(self._tp), position)
 
     async def _ask_node(
-        self, node: int, position: int | None, *, is_second: bool = False
+        self, node: int, position: int | None, before: Doubt | None = None
     ) -> Answer:
         at = self._position if position is None else position
         tp, now = self._tp, asyncio.get_running_loop().time
@@ -394,8 +398,9 @@ class RangeRead:
             found.get("last_stable_offset", -1),
         )
         data, aborted = found["message_set"] or b"", found.get("aborted_transactions") or ()
-        is_short = is_committed and len(data) < size
-        if is_short and not is_second and ends_in_doubt(data, aborted):
-            return await self._ask_node(node, position, is_second=True)
+        if is_committed and len(data) < size:
+            doubt = transactions_in_doubt(data, aborted, bound)
+            if not is_believed(doubt, before):
+                return await self._ask_node(node, position, doubt)
         end = bound if bound >= 0 and is_committed else found["highwater_offset"]
         return Answer(end, data, aborted, now() - started)

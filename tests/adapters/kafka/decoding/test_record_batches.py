@@ -20,8 +20,9 @@ from consumer_sdk.adapters.kafka.decoding.record_batches import (
     LargeBatchError,
     check_batch,
     decompress,
-    ends_in_doubt,
+    is_believed,
     oversized,
+    transactions_in_doubt,
 )
 from consumer_sdk.adapters.kafka.decoding.salvage import salvage
 from consumer_sdk.adapters.kafka.ranges.batches import Columnizer, open_batches
@@ -241,28 +242,62 @@ ABORTED = OPEN + control(6, 7, abort=True)
 
 
 @pytest.mark.parametrize(
-    "data, aborted, is_doubtful",
+    "data, aborted, doubt",
     [
-        (PLAIN, [], False),
-        (PLAIN + OPEN, [], True),
-        (PLAIN + OPEN, [(7, 3)], False),
-        (PLAIN + OPEN, [(7, 0)], False),  # it has begun before the answer
-        (PLAIN + OPEN, [(8, 3)], True),
-        (PLAIN + OPEN, [(7, 4)], True),
-        (OPEN + PLAIN, [], True),
-        (ENDED, [], False),
-        (ABORTED, [(7, 3)], False),
-        (ABORTED + of(7, 7, 9), [(7, 3)], True),  # the next transaction is another one
-        (ABORTED + of(7, 7, 9), [(7, 3), (7, 7)], False),
-        (ENDED + of(8, 7, 9) + of(9, 9, 11), [(8, 7)], True),
-        (ENDED + of(8, 7, 9) + of(9, 9, 11), [(9, 9), (8, 7)], False),
-        (PLAIN + OPEN + ENDED[:20], [], False),  # cut off, since the bytes were enough
-        (PLAIN + OPEN + ENDED[:-1], [], False),
-        (b"", [], False),
+        (PLAIN, [], []),
+        (PLAIN + OPEN, [], [(7, 3)]),
+        (PLAIN + OPEN, [(7, 3)], []),
+        (PLAIN + OPEN, [(7, 0)], []),  # it has begun before the answer
+        (PLAIN + OPEN, [(8, 3)], [(7, 3)]),
+        (PLAIN + OPEN, [(7, 4)], [(7, 3)]),
+        (OPEN + PLAIN, [], [(7, 3)]),
+        (ENDED, [], []),
+        (ABORTED, [(7, 3)], []),
+        (ABORTED + of(7, 7, 9), [(7, 3)], [(7, 7)]),  # the next transaction is another one
+        (ABORTED + of(7, 7, 9), [(7, 3), (7, 7)], []),
+        (ENDED + of(8, 7, 9) + of(9, 9, 11), [], [(8, 7), (9, 9)]),
+        (ENDED + of(8, 7, 9) + of(9, 9, 11), [(8, 7)], [(9, 9)]),
+        (ENDED + of(8, 7, 9) + of(9, 9, 11), [(9, 9), (8, 7)], []),
+        (PLAIN + OPEN + ENDED[:20], [], []),  # cut off, since the bytes were enough
+        (PLAIN + OPEN + ENDED[:-1], [], []),
+        (b"", [], []),
     ],
 )
-def test_answer_that_ends_inside_a_transaction_of_which_it_says_nothing_is_doubtful(
-    data: bytes, aborted: Sequence[tuple[int, int]], *, is_doubtful: bool
+def test_transaction_inside_of_which_an_answer_ends_and_of_which_it_says_nothing_is_in_doubt(
+    data: bytes, aborted: Sequence[tuple[int, int]], doubt: Sequence[tuple[int, int]]
 ) -> None:
     """Only where it ends with a whole batch, as it does where a segment of the log ends."""
-    assert ends_in_doubt(data, aborted) is is_doubtful
+    assert transactions_in_doubt(data, aborted, 99) == set(doubt)
+
+
+@pytest.mark.parametrize("stable, is_in_doubt", [(-1, False), (5, False), (6, False), (7, True)])
+@pytest.mark.parametrize("data", [PLAIN + OPEN, OPEN + batch(rows(3, 6))])
+def test_nothing_is_in_doubt_where_an_answer_has_all_that_is_decided(
+    data: bytes, stable: int, *, is_in_doubt: bool
+) -> None:
+    """It ends there for that reason, and not because a segment does."""
+    assert bool(transactions_in_doubt(data, [], stable)) is is_in_doubt
+
+
+ONE, OTHER = (7, 3), (8, 5)
+
+
+@pytest.mark.parametrize(
+    "doubt, before, is_right",
+    [
+        ([], None, True),
+        ([], [ONE], True),
+        ([ONE], None, False),
+        ([ONE], [], False),
+        ([ONE], [ONE], True),
+        ([ONE], [ONE, OTHER], True),  # the answer before has left one out
+        ([ONE, OTHER], [ONE], False),  # this one does, or that one was of other segments
+        ([OTHER], [ONE], False),
+    ],
+)
+def test_answer_is_believed_if_all_that_it_leaves_in_doubt_was_so_in_another_one(
+    doubt: Sequence[tuple[int, int]], before: Sequence[tuple[int, int]] | None, *, is_right: bool
+) -> None:
+    """Each of the two may be the one that was made while the log cleaner has replaced a segment."""
+    known = None if before is None else frozenset(before)
+    assert is_believed(frozenset(doubt), known) is is_right

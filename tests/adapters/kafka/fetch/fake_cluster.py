@@ -26,11 +26,13 @@ def answer(parts: Mapping[TopicPartition, Part], session: int = 0, error: int = 
     """An answer of version 12.
 
     Args:
-        parts: error, high watermark, last stable offset, the log's first offset, replica, records, tags.
+        parts: error, high watermark, last stable offset, the log's first offset, replica, records, tags; and perhaps
+            producer and first offset of each aborted transaction.
     """
     topics: dict[str, list[Any]] = {}
-    for tp, (code, high, stable, first, replica, records, tags) in parts.items():
-        row: Any = (tp.partition, code, high, stable, first, [], replica, records, tags)
+    for tp, (code, high, stable, first, replica, records, tags, *aborted) in parts.items():
+        listed = [(*transaction, {}) for transactions in aborted for transaction in transactions]
+        row: Any = (tp.partition, code, high, stable, first, listed, replica, records, tags)
         topics.setdefault(tp.topic, []).append(row)
     found: Any = [(topic, part, {}) for topic, part in topics.items()]
     return FetchAnswer(12, answer_schema(TEXT).encode((0, error, session, found, {})), 0)

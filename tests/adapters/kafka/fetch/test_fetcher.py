@@ -1022,3 +1022,54 @@ async def test_answer_that_says_the_same_twice_counts() -> None:
         (plan,) = cursors.look(0.0).plans
         assert cursors.accept(plan, Fetched(0, 0, 7, [part]), 0.0) is is_taken
     assert cursor.buffered
+
+
+@virtual
+async def test_second_answer_that_leaves_out_more_than_the_first_one_does_not_count() -> None:
+    """1. An answer ends inside of a transaction that was committed; 2. it is asked for again, and a segment is replaced just then."""
+    data = batch(rows(0, 3), producer=7, transaction=True)
+    data += batch(rows(3, 6), producer=8, transaction=True)
+    cluster = FakeCluster()
+    cluster.create(A)
+    cursors = Cursors(cluster, SMALL._replace(isolation=1, max_partition_bytes=1000))
+    cursor = Cursor(A)
+    cursors.add(cursor)
+    cursor.seek(0)
+    cursor.resume()
+    right, wrong = [(8, 3)], list[tuple[int, int]]()
+    for aborted, is_taken in [(right, False), (wrong, False), (right, True)]:
+        (plan,) = cursors.look(0.0).plans
+        assert plan.request.asks[A].offset == 0
+        part = PartitionAnswer("t", 0, 0, 9, 9, 0, aborted, -1, None, data)
+        assert cursors.accept(plan, Fetched(0, 0, 7, [part]), 0.0) is is_taken
+    chunk = cursor.front
+    assert isinstance(chunk, Chunk)
+    assert chunk.aborted == right
+
+
+@pytest.mark.parametrize(
+    "isolation, size, asked", [(1, 1000, 2), (0, 1000, 1), (1, 50, 1)], ids=["", "any", "cut"]
+)
+@virtual
+async def test_batch_that_is_fetched_by_itself_is_asked_for_once_more_too(
+    isolation: int, size: int, asked: int
+) -> None:
+    """So it is, too, if its answer may leave out an aborted transaction."""
+    data = batch(rows(0, 3), producer=7, transaction=True)
+    lists = [[], [(7, 0)]]
+
+    class Scripted(FakeCluster):
+        async def send(self, node: int, request: FetchRequest) -> FetchAnswer:
+            self.requests.append((node, request))
+            aborted = lists[len(self.requests) - 1]
+            return answer({A: (0, 9, 9, 0, -1, data, b"\0", aborted)})
+
+    cluster = Scripted()
+    cluster.create(A)
+    options = SMALL._replace(isolation=isolation, max_partition_bytes=size)
+    fetcher = Fetcher(cluster, options, lambda: None)
+    cursor = Cursor(A)
+    cursor.seek(0)
+    part = await fetcher.fetch_alone(cursor, 100)
+    assert len(cluster.requests) == asked
+    assert part.aborted == lists[asked - 1]

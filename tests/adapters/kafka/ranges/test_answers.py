@@ -145,6 +145,15 @@ def test_answer_that_may_leave_out_an_aborted_transaction_is_asked_for_once_more
     assert (positions, len(script.asked)) == (found, 3)
 
 
+def test_second_answer_that_leaves_out_more_than_the_first_one_does_not_count() -> None:
+    """The first was in doubt by a transaction that was committed; a segment is replaced while the second is made."""
+    ours = batch(range(3), producer=7) + batch(range(3), base=3, producer=8)
+    answers = [answer(ours, bound=9, aborted=aborted) for aborted in ([(8, 3)], [], [(8, 3)])]
+    answers += [answer(batch(range(3), base=6), bound=9)]
+    positions, script, _seconds = read(lambda: Script(answers), stop=9)
+    assert (positions, len(script.asked)) == ([0, 1, 2, 6, 7, 8], 4)
+
+
 def test_failure_that_stays_is_given_up_in_time() -> None:
     """Spark trap 18: as an error after which a task reads again."""
     with pytest.raises(TransientAdapterError, match="given up after 10 s"):
