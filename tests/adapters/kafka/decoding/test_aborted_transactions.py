@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Protocol
 
@@ -50,12 +50,21 @@ STEPS = st.one_of(
     st.tuples(st.just("plain"), st.sampled_from([-1, 2]), KEYS),
     st.tuples(st.just("finish"), st.sampled_from([1, 2]), st.booleans()),
     st.tuples(st.just("finish"), st.sampled_from([1, 2]), st.booleans()),
-    st.tuples(st.just("clean"), st.integers(1, 60), st.booleans()),
+    st.tuples(st.just("roll"), st.just(0), st.just(0)),
+    st.tuples(st.just("clean"), st.integers(1, 999), st.sampled_from(["", "data", "markers"])),
 )
 
 
-def take(log: TransactionalLog, step: tuple[str, Any, Any]) -> None:
-    """One thing that happens to a log."""
+def take(
+    log: TransactionalLog,
+    step: tuple[str, Any, Any],
+    meanwhile: Callable[[], None] = lambda: None,
+) -> None:
+    """One thing that happens to a log.
+
+    Args:
+        meanwhile: called while the log cleaner replaces segments.
+    """
     match step:
         case "write", producer, keys:
             log.write(producer, keys, is_transactional=True)
@@ -63,8 +72,15 @@ def take(log: TransactionalLog, step: tuple[str, Any, Any]) -> None:
             log.write(producer, keys, is_transactional=False)
         case "finish", producer, is_aborted:
             log.finish(producer, is_aborted=is_aborted)
-        case "clean", bound, has_active:
-            log.clean(bound, has_active=has_active)
+        case "roll", _, _:
+            log.roll()
+        case "clean", most, kept:
+            log.clean(
+                most,
+                keeps_data=kept == "data",
+                keeps_markers=kept == "markers",
+                meanwhile=meanwhile,
+            )
 
 
 @pytest.mark.parametrize("read", [by_messages, by_columns])
@@ -80,19 +96,22 @@ def test_what_is_committed_is_read_and_nothing_else(
     meanwhile: Sequence[tuple[str, Any, Any]],
     random: Random,
 ) -> None:
-    """Answers begin and end anywhere, and the log is written and compacted between them."""
+    """Answers begin and end anywhere, and the log is written and compacted between them, and while they are made."""
     log = TransactionalLog()
+
+    def look() -> None:
+        at = random.randint(0, log.end)
+        if (answer := log.read(at, random.randint(1, 600))) is not None:
+            rows, reached = read(answer, at, log.end, continues=False)
+            log.check_committed(at, reached, [offset for offset, _value in rows])
+
     for step in before:
-        take(log, step)
+        take(log, step, look)
     start = position = random.randint(0, log.end // 2)
     found: list[tuple[int, bytes]] = []
     steps = list(meanwhile)
-    wanted: set[int] = set()
     while True:
-        wanted |= set(log.wanted(start))
-        answer = log.fetch(
-            position, random.randint(1, 12), random.randint(0, 90), random.randint(0, 9)
-        )
+        answer = log.read(position, random.randint(1, 600))
         if answer is None and not steps:
             break
         if answer is not None:
@@ -100,8 +119,6 @@ def test_what_is_committed_is_read_and_nothing_else(
             assert reached == answer.end > position
             found, position = found + rows, reached
         if steps:
-            take(log, steps.pop())
-    offsets = [offset for offset, _value in found]
-    assert offsets == sorted(set(offsets))
-    assert set(log.wanted(start)) <= set(offsets) <= wanted
+            take(log, steps.pop(), look)
+    log.check(start, max(start, log.stable), [offset for offset, _value in found])
     assert all(value == b"%d" % offset for offset, value in found)
