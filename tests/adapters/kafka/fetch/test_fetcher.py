@@ -37,6 +37,8 @@ from tests.adapters.kafka.decoding.test_unpacking import batch
 from tests.adapters.kafka.fetch.fake_cluster import FakeCluster, answer
 
 A, B, C, D = (TopicPartition("t", n) for n in range(4))
+OPEN = batch(rows(0, 3), producer=7, transaction=True)
+"""Of a transaction that has no end."""
 SMALL = FetchOptions(max_bytes=4000, max_partition_bytes=1000)
 
 
@@ -971,6 +973,7 @@ async def test_partition_whose_leader_hangs_is_asked_of_the_next_one() -> None:
         ({}, True),
         ({"isolation": 0}, False),
         ({"max_partition_bytes": 50}, False),  # the first batch comes in any case
+        ({"max_partition_bytes": len(OPEN)}, False),
         ({"last_stable": 3}, False),
     ],
 )
@@ -982,7 +985,7 @@ async def test_answer_that_may_leave_out_an_aborted_transaction_is_asked_for_onc
     settings: dict[str, Any] = {"isolation": 1, "max_partition_bytes": 1000, "last_stable": 9}
     settings |= changed
     stable = settings.pop("last_stable")
-    data = batch(rows(0, 3), producer=7, transaction=True)
+    data = OPEN
 
     def answered(*aborted: tuple[int, int]) -> Fetched:
         part = PartitionAnswer("t", 0, 0, 9, stable, 0, aborted, -1, None, data)
@@ -1048,21 +1051,20 @@ async def test_second_answer_that_leaves_out_more_than_the_first_one_does_not_co
 
 
 @pytest.mark.parametrize(
-    "isolation, size, asked", [(1, 1000, 2), (0, 1000, 1), (1, 50, 1)], ids=["", "any", "cut"]
+    "isolation, size, asked", [(1, 1000, 2), (0, 1000, 1), (1, 50, 1), (1, len(OPEN), 1)]
 )
 @virtual
 async def test_batch_that_is_fetched_by_itself_is_asked_for_once_more_too(
     isolation: int, size: int, asked: int
 ) -> None:
     """So it is, too, if its answer may leave out an aborted transaction."""
-    data = batch(rows(0, 3), producer=7, transaction=True)
     lists = [[], [(7, 0)]]
 
     class Scripted(FakeCluster):
         async def send(self, node: int, request: FetchRequest) -> FetchAnswer:
             self.requests.append((node, request))
             aborted = lists[len(self.requests) - 1]
-            return answer({A: (0, 9, 9, 0, -1, data, b"\0", aborted)})
+            return answer({A: (0, 9, 9, 0, -1, OPEN, b"\0", aborted)})
 
     cluster = Scripted()
     cluster.create(A)
