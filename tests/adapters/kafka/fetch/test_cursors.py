@@ -246,18 +246,22 @@ def test_request_that_failed_counts_once() -> None:
     (again,) = found.plans
     assert (found.is_stale, found.wake_at) == (True, 0.35)
     assert again.request.asks.keys() == {B}
+    assert not again.is_aside
+    assert again.request.epoch == 0  # nobody knows whether the broker remembers the session
 
 
 # -- replicas --------------------------------------------------------------------------------------
 
 
-def test_replica_is_read_while_the_cluster_has_it_and_for_so_long() -> None:
+@pytest.mark.parametrize("replica", [2, 0])
+def test_replica_is_read_while_the_cluster_has_it_and_for_so_long(replica: int) -> None:
     """KIP-392: then its leader is asked for one again."""
     bench = Bench(rack="r", replica_age=10.0)
-    assert not bench.accept(bench.plan(0.0), 0.0, part(replica=2))
+    bench.known.nodes.add(replica)
+    assert not bench.accept(bench.plan(0.0), 0.0, part(replica=replica))
     for now in (0.1, 5.0, 9.99):
         plan = bench.plan(now)
-        assert plan.node == 2
+        assert plan.node == replica
         bench.accept(plan, now, session=8)
     assert bench.plan(10.0).node == 1
 
@@ -269,6 +273,15 @@ def test_replica_that_the_cluster_has_no_more_is_left() -> None:
     bench.known.nodes.discard(2)
     assert bench.plan(1.0).node == 1
     assert bench.cursor.replica is None
+
+
+def test_replica_that_does_not_answer_is_left() -> None:
+    """Its leader may name the same one again: not at once."""
+    bench = Bench(rack="r")
+    bench.cursor.replica = 2, 100.0
+    bench.cursors.failed(bench.plan(0.0), 0.1)
+    assert bench.wakes(0.2) == 0.35
+    assert bench.plan(0.35).node == 1
 
 
 @pytest.mark.parametrize("replica, rack", [(2, ""), (1, "r"), (9, "r")])
@@ -360,6 +373,7 @@ def test_partition_with_half_a_request_buffered_is_not_asked_for(
     plan = bench.plan(0.0)
     assert (plan.limits.max_wait, plan.limits.min_bytes, plan.limits.isolation) == (500, 1, 0)
     assert bench.accept(plan, 0.0, part(records=filled(size)))
+    assert bench.cursors.wants_look(bench.cursor) == (size < 2000)
     plan = bench.plan(0.1)
     assert (set(plan.request.asks), plan.limits.max_wait) == (asked, wait)
 
@@ -453,6 +467,7 @@ def test_partition_that_comes_while_the_broker_waits_is_asked_for_aside_now_and_
     waiting = bench.plan(0.0)
     bench.accept(waiting, 0.0, part(highwater=5))
     waiting = bench.plan(1.0)
+    assert not bench.cursors.wants_look(bench.cursor)
     late = bench.open(B)
     assert bench.cursors.wants_look(late)
     assert not bench.cursors.wants_look(late)
@@ -476,3 +491,7 @@ def test_node_with_two_requests_under_way_is_not_looked_at() -> None:
     third.rewind()
     assert not bench.cursors.wants_look(third)
     assert not second.is_noted
+    elsewhere = Cursor(TopicPartition("u", 0))
+    bench.cursors.add(elsewhere)
+    elsewhere.seek(0)
+    assert bench.cursors.wants_look(elsewhere)  # nobody knows yet whom it is asked of
