@@ -26,7 +26,7 @@ Errors of a partition:
 a leader or an epoch that is out of date         fresh metadata; asked again when they are there, or soon
 out of range, or another past, by a follower     the leader is asked
 out of range, by the leader                      asked again; said twice it is a fault, behind what is buffered
-an end in doubt (see `transactions_in_doubt`)    asked again; said twice it counts
+an end in doubt (see `transactions_in_doubt`)    asked again, until one counts (see `is_believed`)
 the log has another past (KIP-320)               what is buffered is dropped; a fault if it was handed out
 not authorized, corrupt, or nothing fixes it     a fault, behind what is buffered
 any other                                        asked again, soon
