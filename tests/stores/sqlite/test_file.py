@@ -96,6 +96,13 @@ def test_damage_that_raises_no_error_is_found(path: Path) -> None:
 # -- opening ---------------------------------------------------------------------------------
 
 
+def test_file_says_whose_it_is_and_of_which_version(path: Path) -> None:
+    """Files that exist say so: another number would make them another program's."""
+    with opened(path) as database:
+        assert database.connection.execute("PRAGMA application_id").fetchone() == (0x63736462,)
+        assert database.connection.execute("PRAGMA user_version").fetchone() == (1,)
+
+
 class Careless(sqlite3.Connection):
     """Of a SQLite that was built to wait for no disk."""
 

@@ -53,7 +53,7 @@ __all__ = ["TOO_MANY_SESSIONS", "FetchLimits", "Received", "ShareSession"]
 LAST_EPOCH = 2**31 - 1
 SESSION_NOT_FOUND, INVALID_SESSION_EPOCH, TOO_MANY_SESSIONS = 122, 123, 133
 INVALID_RECORD_STATE, INVALID_REQUEST = 121, 42
-SESSION_ENDED = frozenset({SESSION_NOT_FOUND, INVALID_SESSION_EPOCH, TOO_MANY_SESSIONS})
+SESSION_ENDED = frozenset({SESSION_NOT_FOUND, INVALID_SESSION_EPOCH})
 DOUBTED = frozenset({INVALID_RECORD_STATE, INVALID_REQUEST})
 """Some record of the group is not held any more: its lock has ended, or it is not even in flight."""
 MOVED = frozenset({3, 6, 74, 100})
@@ -363,8 +363,7 @@ class ShareSession:
     def _refused(self, sent: _Sent, code: int, message: str, throttle: float) -> Received:
         self._put_back(sent)
         self.reset()
-        is_dealt_with = code in SESSION_ENDED and code != TOO_MANY_SESSIONS
-        return Received(0 if is_dealt_with else code, message, throttle=throttle)
+        return Received(0 if code in SESSION_ENDED else code, message, throttle=throttle)
 
     def failed(self, request: Request, error: Exception) -> None:
         """No answer came, so nobody knows whether the leader has done what was asked. Whoever waits is told."""

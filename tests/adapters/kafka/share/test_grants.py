@@ -223,6 +223,16 @@ def test_gaps_are_acknowledged_and_what_was_cut_off_comes_again() -> None:
     assert grant.locks.offsets == [0, 3]
 
 
+def test_nothing_is_said_of_a_record_that_has_come_again_meanwhile() -> None:
+    """1. An answer ends before a record. 2. Its lock ends. 3. The next answer brings it."""
+    grant = opened()
+    bring(grant, batch(0, [0, 1]), (0, 3, 1))
+    bring(grant, batch(2, [0, 1]), (2, 3, 2))
+    assert handed_out(grant) == [0, 1, 2, 3]
+    assert not grant.said
+    assert grant.locks.offsets == [0, 1, 2, 3]
+
+
 def test_damaged_records_come_again_and_are_told(caplog: pytest.LogCaptureFixture) -> None:
     """A bit may have flipped on the way."""
     grant = opened()

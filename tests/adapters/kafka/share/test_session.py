@@ -84,6 +84,7 @@ def test_session_opens_with_epoch_0_and_counts_up() -> None:
     assert (first.epoch, set(first.topics)) == (0, {A})
     assert (first.max_records, first.batch_size) == (100, 100)
     assert played.session.poll(0.0, [A], 0) is None
+    assert played.session.poll(0.0, (), 100) is None
     second = played.fetch([A, B])
     assert (second.epoch, set(second.topics), second.forgotten) == (1, {B}, frozenset())
     third = played.fetch([B])
@@ -100,10 +101,13 @@ def test_epoch_after_the_last_one_is_1() -> None:
 
 
 def test_one_request_is_under_way_at_a_time() -> None:
-    """A broker would refuse the second one if it came first."""
+    """A broker would refuse the second one if it came first: no renewal is due meanwhile."""
     played = Played()
+    played.session.locks[B].acquire([AcquiredRange(0, 4, 1)], 0.0, 30.0)
+    assert played.session.wake_at() == 15.0
     request = played.session.poll(0.0, [A], 100)
     assert request is not None
+    assert played.session.wake_at() == math.inf
     assert played.session.poll(0.0, [A], 100) is None
     played.answer(request, ShareFetchAnswer())
     assert played.session.poll(0.0, [A], 100) is not None
@@ -188,6 +192,7 @@ def test_answer_to_another_request_changes_nothing() -> None:
     acquired = FetchedPartition(acquired=(AcquiredRange(0, 3, 1),))
     late = ShareFetchAnswer(partitions={A: acquired})
     assert played.answer(given_up, late) == Received()
+    played.session.failed(given_up, OSError())
     request = played.session.poll(0.0, [A], 100)
     assert request is not None
     assert played.answer(given_up, late) == Received()
