@@ -1,0 +1,28 @@
+"""Rows of the SQLite file, as the store's thread writes them."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from consumer_sdk.records import Assignment, Outcome, OutcomeKind, Partition
+from consumer_sdk.stores.fencing import Write
+from consumer_sdk.stores.sqlite import rows
+from consumer_sdk.stores.sqlite.file import Database
+
+
+def test_save_that_comes_twice_or_late_is_durable_and_changes_nothing(tmp_path: Path) -> None:
+    """What is stored is the same, or newer, and of the same claim."""
+    partition = Partition("orders", "0")
+    assignment = Assignment(partition, 1)
+    with closing(Database(tmp_path / "state.db", busy_timeout=0.1)) as database:
+        claimed = rows.claim("g", [assignment], "me", database)[assignment]
+        assert not isinstance(claimed, Outcome)
+        first, second = (
+            Write(assignment, text, claimed[0]._replace(serial=serial))
+            for serial, text in ((1, "first"), (2, "second"))
+        )
+        for write in (second, second, first):
+            (outcome,) = rows.save("g", [write], database)
+            assert outcome.kind is OutcomeKind.DURABLE
+            assert rows.peek("g", [partition], database) == {partition: "second"}
