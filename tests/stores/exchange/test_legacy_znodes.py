@@ -71,6 +71,11 @@ def test_offset_zero_has_nothing_done() -> None:
     assert offset_of(storm(offset=0)) == Checkpoint(watermark=None, resume=0)
 
 
+def test_largest_offset_of_a_log_is_read() -> None:
+    """Kafka counts with 63 bits."""
+    assert offset_of(storm(offset=2**63 - 1)) == Checkpoint(2**63 - 2, 2**63 - 1)
+
+
 @pytest.mark.parametrize("field, value", [("topic", "payments"), ("partition", 4)])
 def test_offset_of_another_partition_is_refused(field: str, value: object) -> None:
     """PartitionManager took it for its own when two spouts had one id."""
