@@ -108,6 +108,25 @@ def test_claim_of_a_closed_consumer_writes_no_more() -> None:
     bench(test)
 
 
+@pytest.mark.parametrize("subscription", ["group", "shared"])
+def test_claim_of_an_epoch_that_was_lost_writes_no_more(subscription: Any) -> None:
+    """The partition has come back, in a new epoch: a save of the old one that comes late is refused."""
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        store = MemoryStore()
+        adapter = MemoryAdapter(b.broker, "s", group="g", subscription=subscription)
+        async with Consumer(adapter, store=store, clock=b.simulation.clock) as consumer:
+            old, again = await anext(consumer), None
+            adapter.expire()
+            while again is None or again.assignment == old.assignment:
+                again = await anext(consumer)
+            late = await store.save("g", [StoreItem(old.assignment, "late")])
+            assert [outcome.kind for outcome in late] == [OutcomeKind.FENCED]
+
+    bench(test)
+
+
 def test_claim_of_a_start_that_failed_writes_no_more() -> None:
     """The store has claimed, then the broker did not answer: the claim is forgotten too."""
 

@@ -14,6 +14,7 @@ from consumer_sdk.runtime.observing.stats import ConsumerStats
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Faults, MemoryAdapter
 from tests.runtime.bench import QUICK, Bench, bench
+from tests.runtime.partitions.test_assignments import Thief
 
 PARTITION = Partition("s", "0")
 NEVER = 10**6
@@ -283,3 +284,70 @@ def test_resumed_partition_stays_so_when_it_comes_back(caplog: pytest.LogCapture
 
     bench(test)
     assert caplog.text.count("until consumer.resume") == 1
+
+
+def test_reset_that_another_owner_overtakes_is_not_granted() -> None:
+    """The store gives the partition to somebody else while the reset is made durable."""
+
+    async def test(b: Bench) -> None:
+        store = await prepare(b, reset=2)
+        async with consumer(b, store.handle(faults=Thief(store))) as robbed:
+            assert (await anext(robbed)).position == 2
+            counts = robbed.snapshot().event_counts
+            assert (counts["fenced"], counts["assigned"]) == (1, 1)
+
+    bench(test)
+
+
+def test_each_reset_of_a_consumer_that_goes_on_is_said_and_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its partition was lost in between."""
+
+    async def test(b: Bench) -> None:
+        store = await prepare(b, reset=2)
+        adapter = MemoryAdapter(b.broker, "s", group="g")
+        async with Consumer(adapter, store=store, clock=b.simulation.clock) as lasting:
+            assert (await anext(lasting)).position == 2
+            adapter.expire()
+            b.broker.reset("g", PARTITION, 1)
+            while (await anext(lasting)).position != 1:
+                pass
+            assert lasting.stats().resets == 2
+
+    bench(test)
+    assert caplog.text.count("another program has set the group's position") == 2
+
+
+def test_partition_that_has_caught_up_is_paused_when_it_falls_behind_again() -> None:
+    """Who resumed it has decided about that lag alone, as long as it lasted."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(10)))
+        adapter = MemoryAdapter(b.broker, "s", group="g")
+        async with Consumer(
+            adapter, max_lag=5, lag_policy="pause", clock=b.simulation.clock
+        ) as paused:
+            pulling = asyncio.ensure_future(anext(paused))
+            await asyncio.sleep(5)
+            paused.resume(PARTITION)
+            await pulling
+            for _ in range(2):  # it is behind still
+                adapter.expire()
+                message = await anext(paused)
+                while not (message.position == 0 and paused.stats().over_max_lag == ()):
+                    message = await anext(paused)
+            for _ in range(9):
+                message = await anext(paused)
+            assert message.position == 9
+            message.ack_cumulative()
+            await paused.flush()
+            adapter.expire()
+            await asyncio.sleep(5)
+            assert paused.stats().over_max_lag == ()
+            adapter.expire()
+            b.append(*map(str, range(10)))
+            await asyncio.sleep(5)
+            assert paused.stats().over_max_lag == (PARTITION,)
+
+    bench(test)

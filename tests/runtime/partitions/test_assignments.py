@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,12 +13,14 @@ from consumer_sdk import (
     AtTime,
     CheckpointFormatError,
     CheckpointMismatchError,
+    ConfigurationError,
     Consumer,
     Hooks,
     Message,
     PositionOutOfRangeError,
     TransientStoreError,
 )
+from consumer_sdk.abc import AssignmentOwner, LeaseSource
 from consumer_sdk.records import Assignment, Partition
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Faults, MemoryAdapter
@@ -194,6 +197,31 @@ def test_latest_is_pinned_before_the_first_record() -> None:
         async with b.consumer(start="latest") as consumer:
             (message,) = await _take(consumer, 1)
             assert message.value == b"between"
+
+    bench(test)
+
+
+class Small(MemoryAdapter):
+    """A broker that says, when it is asked, that its commits have no room for a checkpoint."""
+
+    async def open(self, owner: AssignmentOwner, leases: LeaseSource | None = None) -> None:
+        """Says so."""
+        self.capabilities = replace(self.capabilities, metadata_size=0)
+        await super().open(owner, leases)
+
+
+def test_start_that_the_broker_cannot_keep_is_refused_when_that_is_known() -> None:
+    """Only an open adapter knows how much its commits can carry."""
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        adapter = Small(b.broker, "s", group="g")
+        consumer = Consumer(
+            adapter, restart="from_start", application_id="v1", clock=b.simulation.clock
+        )
+        with pytest.raises(ConfigurationError, match="no room for one"):
+            await b.run(consumer)
+        assert not b.seen
 
     bench(test)
 
