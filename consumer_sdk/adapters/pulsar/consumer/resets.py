@@ -82,7 +82,7 @@ class CursorResets:
     ) -> None:
         self._step = persist_time / STEPS
         self._settled = written if settled is None else settled
-        self._watermarks = deque([written] * (STEPS + 1), maxlen=STEPS + 1)
+        self._watermarks = deque([written], maxlen=STEPS + 1)
         self._counted = 0.0
         self._highest = settled
         self._unseen: Sequence[Interval] = ()

@@ -317,7 +317,10 @@ def test_settled_records_that_come_again_are_told_from_open_ones() -> None:
 
 def test_acks_wait_for_the_first_record_after_a_reconnect() -> None:
     """It may show that the cursor was set back, and what is acked then does not come again."""
-    assert not Life().awaits()
+    life = Life()
+    for _ in range(3):
+        assert not life.awaits()
+        life.passes(1)
     for entry in (100, 101):
         life = aged()
         assert not life.awaits()
@@ -333,8 +336,46 @@ def test_acks_do_not_wait_for_ever() -> None:
     """Nothing has to come again."""
     life = aged()
     life.reconnects()
-    life.passes(2)
+    assert life.awaits()
+    life.passes(1)
     assert not life.awaits()
+
+
+def test_acks_wait_on_where_nobody_looked_for_a_while_after_a_reconnect() -> None:
+    """The process was frozen: what comes again, if anything, has not begun to."""
+    life = aged()
+    life.passes(1, is_connected=False)
+    life.now += 10
+    life.passes(1)
+    assert life.awaits()
+
+
+def test_first_look_may_find_a_consumer_that_would_take_all() -> None:
+    """Before anything has come."""
+    resets = CursorResets(PERSIST)
+    resets.look(0.0, is_connected=True, is_hungry=True)
+    assert (resets.written, resets.is_awaited, resets.is_behind) == (None, False, False)
+
+
+def test_last_record_that_comes_again_is_one_that_comes_again() -> None:
+    """Alone, too: those before it may follow after the next crash."""
+    life = Life()
+    life.passes(2)
+    life.comes(0, 9)
+    life.passes(5)
+    life.reconnects()
+    assert not life.comes(9)
+    life.passes(2 * PERSIST, is_hungry=True)
+    life.reconnects()
+    assert not life.comes(3)
+
+
+def test_checkpoint_does_not_age_by_acks_of_what_was_not_taken() -> None:
+    """A flush of before may end late."""
+    life = Life(settled=place(100))
+    life.resets.acked(place(100))
+    life.passes(2 * PERSIST, is_hungry=True)
+    assert life.resets.written is None
 
 
 def test_record_that_comes_again_before_the_connection_was_seen_ends_the_wait() -> None:
