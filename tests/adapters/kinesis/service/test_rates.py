@@ -39,7 +39,8 @@ def call(shard: ShardRates, now: float, size: int = 0, *, at_tip: bool = False) 
 
 
 def test_first_call_is_made_at_once() -> None:
-    """Nobody has asked yet."""
+    """Nobody has asked yet; the limits are those of AWS."""
+    assert Limits() == Limits(calls=5, bytes=2 * MEBIBYTE)
     assert rates().next_call() == 0
 
 
@@ -146,6 +147,70 @@ def test_refusal_leaves_a_smaller_share_and_is_tried_again_soon() -> None:
     for now in range(300, 400, 2):
         share.refused(now)
     assert share.value == 0.1
+
+
+def test_share_grows_alike_however_often_the_shard_answers() -> None:
+    """Else a reader that asks often would take all; a refusal in the first second is one."""
+    often, seldom = Share(), Share()
+    for share in (often, seldom):
+        share.refused(0.0)
+        assert share.value == 0.8
+    for now in range(1, 11):
+        often.answered(now)
+    seldom.answered(10.0)
+    assert often.value == pytest.approx(seldom.value) == pytest.approx(0.845)
+
+
+def test_sixth_call_waits_for_the_first_alone() -> None:
+    """A second after it the shard takes another one."""
+    shard = rates()
+    for now in (0.0, 0.1, 0.2, 0.3, 0.4):
+        call(shard, now)
+    assert shard.next_call() == pytest.approx(1.02)
+
+
+def test_call_that_failed_slowly_is_counted_when_it_can_have_arrived() -> None:
+    """Kinesis trap 22: as one that was answered."""
+    shard = rates()
+    shard.called(0.0)
+    shard.failed(0.9)
+    for _ in range(4):
+        call(shard, 0.0)
+    assert shard.next_call() == pytest.approx(0.9 + 1.02)
+
+
+def test_pauses_at_the_tip_double() -> None:
+    """Up to the longest one."""
+    shard = rates(poll=3.0)
+    calls = [call(shard, 0.0, at_tip=True) for _ in range(7)]
+    waits = [after - before for before, after in pairwise(calls)]
+    assert waits == pytest.approx([0.255, 0.51, 1.02, 2.04, 3, 3])
+
+
+def test_refusals_in_a_row_wait_longer_up_to_a_limit() -> None:
+    """A reader with a small share, whose pace is slower; those before a success count no more."""
+    shard, now = rates(), 0.0
+    for _ in range(12):
+        shard.refused(now := now + 2)
+        wait = shard.failed(now)
+    assert wait == 1.0
+    shard.recovered()
+    waits = []
+    for _ in range(5):
+        shard.refused(now := now + 2)
+        waits.append(shard.failed(now))
+    assert waits == pytest.approx([0.3, 0.6, 0.9, 1, 1])
+
+
+def test_reader_that_is_refused_no_more_has_all_again() -> None:
+    """The others have gone."""
+    shard = rates()
+    shard.refused(10.0)
+    shard.failed(10.0)
+    call(shard, 20.0, 10)
+    assert shard.next_call() > 20.1
+    call(shard, 500.0)
+    assert call(shard, 500.0) == 500.0
 
 
 def test_reader_that_was_refused_asks_and_takes_less() -> None:
