@@ -64,6 +64,27 @@ def test_native_is_the_message_until_that_lets_go_of_the_clients() -> None:
     assert message.native is message
     assert isinstance(id_of(message), _pulsar.MessageId)
     assert message.keep() is message.native is id_of(message) is message.keep()
+    assert isinstance(message.native, _pulsar.MessageId)
+
+
+@pytest.mark.parametrize("value", [None, b"", b"v"])
+def test_value_is_what_was_sent(value: bytes | None) -> None:
+    """A null is told from no bytes."""
+    builder = _pulsar.MessageBuilder()
+    if value is None:
+        builder.set_null_value()
+    else:
+        builder.content(value)
+    (message,) = Unpacker().messages_of(builder.build(), [])[0].messages
+    assert message.value == value
+
+
+def test_details_are_read_before_the_clients_message_is_let_go() -> None:
+    """Or when they are wanted."""
+    kept, read = native(), native()
+    kept.keep()
+    assert kept.details == read.details
+    assert kept.details.event_time == 7
 
 
 def test_redelivery_is_a_whole_copy() -> None:
