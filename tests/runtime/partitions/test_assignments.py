@@ -21,9 +21,10 @@ from consumer_sdk import (
     TransientStoreError,
 )
 from consumer_sdk.abc import AssignmentOwner, LeaseSource
-from consumer_sdk.records import Assignment, Partition
+from consumer_sdk.records import Assignment, Checkpoint, Partition
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Faults, MemoryAdapter
+from consumer_sdk.trackers import encode_checkpoint
 from tests.runtime.bench import QUICK, Bench, bench
 
 
@@ -507,6 +508,41 @@ def test_partition_that_is_fenced_by_the_last_flush_of_a_revoke_is_over_once() -
             await revoking
             assert _ways(consumer) == {held[0].partition: (1, 0, 1)}
             assert hooks.over == [held[0].partition]
+
+    bench(test)
+
+
+def test_partition_that_was_read_to_its_end_has_ended_and_is_not_lost() -> None:
+    """The adapter gives it back in the same way."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(10)))
+        async with b.consumer() as consumer:
+            await anext(consumer)
+            owner = consumer._engine._assignments
+            ended, lost = owner.holdings
+            owner.holdings[ended].has_ended = True
+            owner.lost([ended, lost])
+            assert _ways(consumer) == {ended.partition: (1, 1, 0), lost.partition: (1, 0, 1)}
+            counts = consumer.snapshot().event_counts
+            assert (counts["ended"], counts["lost"]) == (1, 1)
+
+    bench(test, partitions=2)
+
+
+def test_partition_whose_checkpoint_says_that_it_ended_has_ended_when_it_is_granted() -> None:
+    """Nothing is left to read of it."""
+
+    async def test(b: Bench) -> None:
+        store, partition = MemoryStore(), Partition("s", "0")
+        text, _ = encode_checkpoint(
+            Checkpoint(4, 5, ended=True), broker="memory", partition=partition, encode_position=str
+        )
+        await _plant(store, text)
+        async with b.consumer(store=store) as consumer:
+            await asyncio.sleep(1)
+            (holding,) = consumer._engine._assignments.holdings.values()
+            assert holding.has_ended
 
     bench(test)
 
