@@ -202,8 +202,8 @@ def unpack(text: str) -> bytes:
         raise CheckpointFormatError(f"not packed, or cut off: {text[-20:]!r} at the end")
     digits += [0] * (-len(digits) % len(SHIFTS))
     blocks = (digits[at : at + len(SHIFTS)] for at in range(0, len(digits), len(SHIFTS)))
-    data, end, padding = b"".join(map(_block, blocks)).rpartition(END)
-    if not end or padding.strip(b"\0"):
+    data, _, padding = b"".join(map(_block, blocks)).rpartition(END)
+    if padding.strip(b"\0"):  # text without an end is all padding, and never all zero
         raise CheckpointFormatError(f"packed text that is cut off: {text[-20:]!r} at the end")
     return data
 

@@ -111,9 +111,17 @@ def test_offset_is_the_first_that_may_be_unsettled(
         (Checkpoint(4, None, ((11, 12),)), Checkpoint(4, 5, ((11, 12),))),
         (Checkpoint(None, 0, ((1, 2),)), Checkpoint(None, 0, ((1, 2),))),
         (Checkpoint(None, 15, ((10, 20), (22, 23))), Checkpoint(14, 15, ((15, 20), (22, 23)))),
+        (Checkpoint(None, 15, ((10, 15), (22, 23))), Checkpoint(14, 15, ((15, 15), (22, 23)))),
         (Checkpoint(4, 15, ((10, 12),), {16: (1, 2.0)}), Checkpoint(14, 15, (), {16: (1, 2.0)})),
     ],
-    ids=["gap", "no-resume", "first", "retention-cut-a-range", "retention-cut-all"],
+    ids=[
+        "gap",
+        "no-resume",
+        "first",
+        "retention-cut-a-range",
+        "retention-left-one",
+        "retention-cut-all",
+    ],
 )
 def test_checkpoint_is_read_back_with_its_offset_as_watermark(
     checkpoint: Checkpoint, kept: Checkpoint
@@ -150,7 +158,21 @@ def test_what_leaves_no_room_for_the_rest_is_said_to_be_missing(*, is_copy: bool
     assert flaw == "the broker's limit left no room for more"
 
 
+def test_position_alone_forgets_no_attempt() -> None:
+    """There was none to drop."""
+    fitted = write_metadata(at_offset(42), 42, group="billing", partition=ORDERS, limit=MOST)
+    assert fitted[1:] == (None, 0)
+
+
 HOLED = Checkpoint(41, 42, ((44, 50), (52, 60)), {42: (2, 5.0)}, identity="id")
+
+
+@pytest.mark.parametrize("length", range(15))
+def test_checkpoint_that_fits_exactly_is_written_whole(length: int) -> None:
+    """Of any number of bytes: those that fill the last character, and those that do not."""
+    checkpoint = replace(HOLED, identity="i" * length)
+    text, _ = write(checkpoint)
+    assert write(checkpoint, len(text)) == (text, None)
 
 
 @pytest.mark.parametrize(
@@ -322,6 +344,8 @@ packable = st.text(st.integers(min(ALPHABET), max(ALPHABET)).map(chr), max_size=
 
 
 @given(st.binary(max_size=200))
+@example(bytes(13))  # the end's one bit is the last of seven characters
+@example(b"\xff" * 15)  # the last character of the alphabet
 def test_bytes_are_read_back(data: bytes) -> None:
     """Whatever they are and end in, in the characters that `room` counts."""
     text = pack(data)
@@ -359,6 +383,7 @@ def test_limit_of_a_broker_holds_7679_bytes() -> None:
     """15 bits a character, less the end."""
     assert room(4096) == 7679
     assert len(pack(b"\xff" * 7679)) == 4096
+    assert room(MOST) == 7679
     assert room(0) < 0
 
 
