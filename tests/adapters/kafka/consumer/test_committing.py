@@ -19,7 +19,13 @@ from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
 from consumer_sdk.adapters.kafka.commits.metadata import HEAD_SIZE, read_metadata
 from consumer_sdk.adapters.kafka.commits.structs import OffsetCommitById
 from consumer_sdk.adapters.kafka.consumer import committing
-from consumer_sdk.adapters.kafka.consumer.committing import Committer
+from consumer_sdk.adapters.kafka.consumer.committing import (
+    LOST,
+    Answer,
+    CommitSender,
+    Committer,
+    Draft,
+)
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.adapters.kafka.groups.coordinator import Stamp
 from consumer_sdk.adapters.kafka.options import KafkaOptions
@@ -325,6 +331,22 @@ async def test_what_is_lost_between_two_requests_is_not_sent_with_the_next_epoch
     assert bench.coordinator.sent == [{0: 5}]
 
 
+async def test_each_draft_of_a_request_has_one_answer() -> None:
+    """T1: what is lost has none of the broker, what is held none of a loss."""
+    bench = Bench(3)
+    drafts = [Draft.of(grant, "g", 4096) for grant in bench.held]
+    bench.grants.close([bench.held[1]])
+    options: Any = SimpleNamespace(group="g", client_options={})
+    coordinator: Any = bench.coordinator
+    answers = await CommitSender(coordinator, options).send(drafts)
+    assert {answer.draft.grant.tp.partition: answer.code for answer in answers} == {
+        0: 0,
+        1: LOST,
+        2: 0,
+    }
+    assert len(answers) == 3
+
+
 async def test_commit_of_a_closed_grant_is_refused_without_asking() -> None:
     """T1: after the fence nothing is sent at all."""
     bench = Bench()
@@ -376,18 +398,21 @@ async def test_commits_at_the_same_time_go_one_after_the_other() -> None:
 
 
 async def test_broker_without_topic_ids_gets_commits_by_name() -> None:
-    """Before Kafka 4.1 there is no such version of the request."""
+    """Before Kafka 4.1 there is no such version of the request; it is tried once."""
     bench = Bench(2)
     real = bench.coordinator.send
+    refused: list[Any] = []
 
     async def refuse_ids(request: Any) -> Any:
         if isinstance(request, OffsetCommitById):
+            refused.append(request)
             raise IncompatibleBrokerVersion
         return await real(request)
 
     bench.coordinator.send = refuse_ids  # type: ignore[method-assign]  # an old broker
     assert await bench.commit(3, 4) == [DURABLE, DURABLE]
     assert await bench.commit(5, 6) == [DURABLE, DURABLE]
+    assert len(refused) == 1
 
 
 async def test_ranges_above_a_hole_are_durable_with_their_position() -> None:
@@ -503,6 +528,18 @@ async def test_metadata_that_is_too_large_shrinks_within_the_commit(
     assert (len(bench.coordinator.sent), len(caplog.records)) == (rounds + 1, warnings)
     if tells_limit:
         assert (rounds, warnings, bench.limit.size) == (2, 1, limit)
+
+
+async def test_answer_to_what_others_sent_shrinks_the_next_metadata() -> None:
+    """T8: a transaction sends its own commit; what the broker finds too large fits the next time."""
+    bench = Bench()
+    grant = bench.held[0]
+    draft = replace(Draft.of(grant, "g", 4096), metadata="x" * 1_000)
+    flush = flush_of(grant.assignment, 5)
+    bench.coordinator.tells_limit = False
+    (outcome,) = await bench.committer.outcomes([flush], {grant.assignment: Answer(draft, 12)})
+    assert outcome.kind is RETRY
+    assert bench.limit.size < 1_000
 
 
 async def test_attempts_that_do_not_fit_are_counted_in_the_outcome() -> None:
