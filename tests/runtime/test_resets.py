@@ -129,9 +129,10 @@ def test_group_of_another_client_is_ours_before_the_first_record() -> None:
     bench(test)
 
 
+@pytest.mark.parametrize("seam", ["save", "commit"])
 @pytest.mark.parametrize("end", [4, None])
 def test_start_that_is_tried_again_is_counted_once(
-    end: int | None, caplog: pytest.LogCaptureFixture
+    end: int | None, seam: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whichever part of it was durable by then."""
 
@@ -139,9 +140,10 @@ def test_start_that_is_tried_again_is_counted_once(
         store = await prepare(b, reset=2)
         if end is not None:
             b.broker.truncate("s", 0, end)
-        faults = Faults()
-        faults.fail_next("commit", times=5)
-        async with consumer(b, store.handle(), faults, out_of_range="earliest") as tried:
+        faults = Faults(error=TransientStoreError if seam == "save" else None)
+        faults.fail_next(seam, times=5)
+        handle = store.handle(faults=faults if seam == "save" else None)
+        async with consumer(b, handle, faults, out_of_range="earliest") as tried:
             assert (await anext(tried)).position == (end or 2)
             assert (tried.stats().resets, tried.stats().lost) == (1, end - 2 if end else 0)
 
@@ -181,7 +183,7 @@ def test_skip_that_was_durable_without_an_answer_is_said_and_counted(
             await asyncio.sleep(8)
             b.append("new")
             assert (await anext(skipping)).value == b"new"
-            assert skipping.stats().lost == 8
+            assert (skipping.stats().lost, skipping.stats().resets) == (8, 0)
 
     bench(test)
     assert "skipped" in caplog.text
@@ -314,6 +316,7 @@ def test_each_reset_of_a_consumer_that_goes_on_is_said_and_counted(
             while (await anext(lasting)).position != 1:
                 pass
             assert lasting.stats().resets == 2
+            assert lasting.snapshot().event_counts["reset"] == 2
 
     bench(test)
     assert caplog.text.count("another program has set the group's position") == 2
@@ -349,5 +352,27 @@ def test_partition_that_has_caught_up_is_paused_when_it_falls_behind_again() -> 
             b.append(*map(str, range(10)))
             await asyncio.sleep(5)
             assert paused.stats().over_max_lag == (PARTITION,)
+
+    bench(test)
+
+
+@pytest.mark.parametrize("heard", [0, 2])
+def test_broker_that_missed_the_last_commit_is_told_at_the_next_start(heard: int) -> None:
+    """The consumer before was killed between the save and the commit; no record comes."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(5)))
+        store, faults = MemoryStore(), Faults()
+        if heard:
+            await take(b, store, heard)
+        faults.fail_next("commit", times=NEVER)
+        async with consumer(b, store.handle(), faults) as killed:
+            for _ in range(5 - heard):
+                (await anext(killed)).ack()
+            await killed.flush()
+        assert b.committed() == ({"0": heard} if heard else {})
+        async with consumer(b, store.handle()):
+            await asyncio.sleep(2)
+            assert b.committed() == {"0": 5}
 
     bench(test)
