@@ -547,6 +547,26 @@ def test_partition_whose_checkpoint_says_that_it_ended_has_ended_when_it_is_gran
     bench(test)
 
 
+def test_records_that_wait_for_lost_partitions_take_no_memory() -> None:
+    """Each time that some are lost."""
+
+    async def test(b: Bench) -> None:
+        b.append(*[f"k{n}={n}" for n in range(100)])
+        async with b.consumer() as consumer:
+            first = await anext(consumer)
+            await asyncio.sleep(1)
+            owner = consumer._engine._assignments
+            queue: Any = owner._context.queue
+            for assignment in [a for a in owner.holdings if a != first.assignment]:
+                before = queue.count
+                owner.lost([assignment])
+                await asyncio.sleep(0.01)
+                assert queue.count < before
+            assert queue.count == 0
+
+    bench(test, partitions=3)
+
+
 class Slow:
     """Each save takes a minute."""
 
