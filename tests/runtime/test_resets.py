@@ -376,3 +376,16 @@ def test_broker_that_missed_the_last_commit_is_told_at_the_next_start(heard: int
             assert b.committed() == {"0": 5}
 
     bench(test)
+
+
+@pytest.mark.parametrize("policy, count", [("pause", 3), ("warn", 10)])
+def test_partition_is_paused_for_its_lag_alone(policy: str, count: int) -> None:
+    """Neither below ``max_lag``, nor where nobody asked for it."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(count)))
+        async with consumer(b, None, max_lag=5, lag_policy=policy) as reading:
+            assert (await anext(reading)).position == 0
+            assert reading.stats().over_max_lag == ()
+
+    bench(test)
