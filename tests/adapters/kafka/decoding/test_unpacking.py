@@ -10,14 +10,20 @@ from typing import Any
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.consumer.fetcher import READ_COMMITTED, READ_UNCOMMITTED, PartitionRecords
-from aiokafka.errors import CorruptRecordException
+from aiokafka.errors import CorruptRecordException, for_code
+from aiokafka.protocol.fetch import FetchResponse_v4, FetchResponse_v7
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumer_sdk.adapters.kafka.decoding.unpacking import AHEAD, Batches, Unpacker
+from consumer_sdk.adapters.kafka.decoding.unpacking import (
+    AHEAD,
+    Batches,
+    Unpacker,
+    partition_of,
+)
 from consumer_sdk.records import Assignment, Message, Partition
 
 ASSIGNMENT = Assignment(Partition("t", "0"), 1)
@@ -204,6 +210,30 @@ def test_aborted_transactions_and_markers_move_the_position_only(
     assert found.next_fetch_offset == 7
 
 
+@pytest.mark.parametrize("aborted", [[(8, 0), (9, 3)], [(9, 3), (8, 0)]])
+def test_aborted_transactions_are_left_out_from_where_each_begins(
+    aborted: list[tuple[int, int]],
+) -> None:
+    """The broker may list them in any order; what their producers have committed before and behind them counts."""
+
+    def written(offset: int, producer: int) -> bytes:
+        return batch([(offset, 0, None, b"v", [])], producer=producer, transaction=True)
+
+    raw = (
+        written(0, 8)
+        + written(1, 9)
+        + control(2, 9, abort=False)
+        + written(3, 9)
+        + control(4, 8, abort=True)
+        + written(5, 8)
+        + written(6, 9)
+        + control(7, 9, abort=True)
+        + written(8, 9)
+    )
+    found = unpacker_of(raw, aborted=aborted)
+    assert [m.position for m in flat(drain(found))] == [1, 5, 8]
+
+
 @pytest.mark.parametrize("isolation", [READ_COMMITTED, READ_UNCOMMITTED])
 @pytest.mark.parametrize("is_abort", [True, False])
 def test_markers_and_batches_that_compaction_has_emptied_move_the_position_only(
@@ -277,6 +307,21 @@ def test_old_message_formats_can_be_read() -> None:
     builder.append(0, 77, b"k", b"v")
     found = flat(drain(unpacker_of(bytes(builder.build()))))
     assert facts(found) == [(ASSIGNMENT, 0, b"k", b"v", (), 77)]
+
+
+def test_old_message_formats_take_no_part_in_transactions() -> None:
+    """The answer may list one that is aborted behind them."""
+    builder = LegacyRecordBatchBuilder(1, 0, 1 << 16)
+    builder.append(0, 77, b"k", b"old")
+    found = unpacker_of(bytes(builder.build()), aborted=[(9, 1)])
+    assert [m.value for m in flat(drain(found))] == [b"old"]
+
+
+def test_whoever_does_not_ask_for_committed_records_gets_all() -> None:
+    """As with Kafka's own clients."""
+    raw = batch([(0, 0, None, b"aborted", [])], producer=9, transaction=True)
+    found = Unpacker(Batches(raw, 0, [(9, 0)]))
+    assert [m.value for m in flat(drain(found))] == [b"aborted"]
 
 
 @pytest.mark.parametrize("start", [0, 3, 4, 100])
@@ -402,3 +447,27 @@ def test_compressed_messages_of_old_formats_are_read_from_inside(position: int) 
     found = unpacker_of(rebase(bytes(builder.build()), 6), position, highwater=7, continues=True)
     assert [m.position for m in flat(drain(found))] == list(range(position, 7))
     assert found.next_fetch_offset == 7
+
+
+def test_the_one_partition_of_an_answer_is_read_by_its_own_names() -> None:
+    """Versions have other fields; an answer of a broker that throttles has none of them."""
+    old = FetchResponse_v4(0, [("t", [(3, 6, 9, 8, [(7, 5)], b"x")])])
+    assert partition_of(old) == {
+        "partition": 3,
+        "error_code": 6,
+        "highwater_offset": 9,
+        "last_stable_offset": 8,
+        "aborted_transactions": [(7, 5)],
+        "message_set": b"x",
+    }
+    new = FetchResponse_v7(0, 0, 1, [("t", [(3, 0, 9, 8, 2, None, b"x")])])
+    assert (partition_of(new) or {})["log_start_offset"] == 2
+    assert partition_of(FetchResponse_v7(0, 0, 1, [])) is None
+    assert partition_of(FetchResponse_v7(0, 0, 1, None)) is None
+
+
+def test_error_of_a_whole_answer_is_raised() -> None:
+    """Its partitions, if there are any, say nothing of it."""
+    answer = FetchResponse_v7(0, 70, 1, [("t", [(3, 0, 9, 8, 2, None, b"x")])])
+    with pytest.raises(for_code(70), match="the fetch as a whole"):
+        partition_of(answer)
