@@ -95,6 +95,15 @@ def test_assignment_is_read_as_it_was_written(
     assert read_assignment(write_assignment(assignment, version) + more, "m") == assignment
 
 
+def test_broken_assignment_is_told_with_its_member() -> None:
+    """It is the leader that has sent it."""
+    match = (
+        "group leader's assignment for member 'm-7' cannot be read, at byte 0: its version is -1"
+    )
+    with pytest.raises(UnreadableMemberError, match=match):
+        read_assignment(b"\xff\xff\0\0\0\0\xff\xff\xff\xff", "m-7")
+
+
 def test_no_bytes_are_an_empty_assignment() -> None:
     """A leader that knows nothing of a member gives it nothing."""
     assert read_assignment(b"", "m") == Assignment()
@@ -119,18 +128,21 @@ def test_subscription_that_is_cut_off_is_named_with_its_member(
 
 
 @pytest.mark.parametrize(
-    "broken, why",
+    "broken, at, why",
     [
-        (b"\xff\xfe", "its version is -2"),
-        (b"\0\0\x7f\xff\xff\xff", "2147483647 elements"),
-        (b"\0\0\0\0\0\1\0\2\xff\xfe", "not UTF-8"),
-        (b"\0\0\0\0\0\1\xff\xff", "topic is missing"),
-        (b"\0\0\0\0\0\0\xff\xff\xff\xfe", "-2 bytes should follow"),
+        (b"\xff\xfe", 0, "its version is -2"),
+        (b"\0", 0, "2 bytes should follow, of 1 in all"),
+        (b"\0\0\x7f\xff\xff\xff", 2, "it should have 2147483647 elements"),
+        (b"\0\0\0\0\0\2\0\0\0", 2, "it should have 2 elements"),
+        (b"\0\0\0\0\0\1\0\2\xff\xfe", 8, "a text is not UTF-8"),
+        (b"\0\0\0\0\0\1\xff\xff", 6, "the name of a topic is missing"),
+        (b"\0\0\0\0\0\1\xff\xfe", 8, "-2 bytes should follow"),
+        (b"\0\0\0\0\0\0\xff\xff\xff\xfe", 10, "-2 bytes should follow"),
     ],
 )
-def test_broken_bytes_are_told_with_their_place(broken: bytes, why: str) -> None:
+def test_broken_bytes_are_told_with_their_place(broken: bytes, at: int, why: str) -> None:
     """A client that writes something else into the group can be found by that."""
-    with pytest.raises(UnreadableMemberError, match=why):
+    with pytest.raises(UnreadableMemberError, match=f"cannot be read, at byte {at}: {why}"):
         read_subscription(broken, "m")
 
 
