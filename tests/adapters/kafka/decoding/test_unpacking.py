@@ -348,13 +348,14 @@ def test_one_bit_that_flipped_never_leaves_a_gap(start: int) -> None:
         assert found.next_fetch_offset == start + len(taken), bit
 
 
-def test_batches_of_before_the_position_are_passed_when_they_come_again() -> None:
+@pytest.mark.parametrize("continues", [True, False])
+def test_batches_of_before_the_position_are_passed_when_they_come_again(*, continues: bool) -> None:
     """No broker is known that sends them; one that does is read, each answer at the second try."""
     rows: list[Row] = [(n, 0, None, b"%d" % n, []) for n in range(3)]
     raw = batch(rows[:1]) + batch(rows[1:])
     with pytest.raises(CorruptRecordException, match="offsets 0 to 0 cannot lie at 2"):
         unpacker_of(raw, 2).take(ASSIGNMENT, ANY, ANY)
-    found = unpacker_of(raw, 2, skips_old=True)
+    found = unpacker_of(raw, 2, skips_old=True, continues=continues)
     assert [m.value for m in flat(drain(found))] == [b"2"]
 
 
