@@ -87,6 +87,15 @@ def test_older_version_has_fewer_fields(sub: Subscription) -> None:
     assert read_subscription(write_subscription(sub, 2), "m").generation == sub.generation
 
 
+def test_rack_comes_with_version_three() -> None:
+    """That is the version which is written, of assignments too."""
+    sub = Subscription(frozenset({"a"}), rack="r")
+    assert read_subscription(write_subscription(sub), "m").rack == "r"
+    assert read_subscription(write_subscription(sub, 2), "m").rack is None
+    assert write_subscription(sub) == write_subscription(sub, 3)
+    assert write_assignment(Assignment()) == write_assignment(Assignment(), 3)
+
+
 @given(st.builds(Assignment, TPS, USER_DATA), st.integers(0, 9), st.binary(max_size=9))
 def test_assignment_is_read_as_it_was_written(
     assignment: Assignment, version: int, more: bytes
@@ -192,3 +201,4 @@ def test_generation_is_read_from_both_forms_of_user_data() -> None:
     assert read_generation(write_generation(7)) == 7
     assert read_generation(write_claims(Claims(frozenset({TopicPartition("a", 1)}), 8))) == 8
     assert read_generation(None) == -1
+    assert read_generation(write_generation(-1)) == -1  # not above all others
