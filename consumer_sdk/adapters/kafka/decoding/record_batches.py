@@ -27,8 +27,16 @@ except ModuleNotFoundError:  # of the codecs that need it the client says what t
     cramjam = None  # type: ignore[assignment]
 
 __all__ = [
+    "ATTRIBUTES_AT",
+    "BEFORE_LENGTH",
+    "CODEC",
     "FORMAT_OF_BATCHES",
+    "LAST_DELTA",
+    "LAST_DELTA_AT",
     "MAX_BATCH_BYTES",
+    "OLD_ATTRIBUTES_AT",
+    "START",
+    "TRANSACTIONAL",
     "BatchHeader",
     "Doubt",
     "LargeBatchError",
@@ -42,6 +50,7 @@ __all__ = [
 ]
 
 START = struct.Struct(">qiib")
+"""First offset, length of what follows it, the leader's epoch (of an old format the checksum), format."""
 BEFORE_LENGTH = 12
 FORMAT_OF_BATCHES = 2
 """The format since Kafka 0.11; the older ones have single records, or one around others."""

@@ -7,7 +7,6 @@ is decoded.
 
 from __future__ import annotations
 
-import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -15,21 +14,25 @@ from typing import Any, NamedTuple
 from aiokafka import TopicPartition
 
 from consumer_sdk.adapters.kafka.client.cluster_metadata import NO_EPOCH
-from consumer_sdk.adapters.kafka.decoding.record_batches import FORMAT_OF_BATCHES, Doubt
+from consumer_sdk.adapters.kafka.decoding.record_batches import (
+    ATTRIBUTES_AT,
+    BEFORE_LENGTH,
+    CODEC,
+    FORMAT_OF_BATCHES,
+    LAST_DELTA,
+    LAST_DELTA_AT,
+    OLD_ATTRIBUTES_AT,
+    START,
+    TRANSACTIONAL,
+    Doubt,
+)
 from consumer_sdk.adapters.kafka.decoding.unpacking import AHEAD
 from consumer_sdk.adapters.kafka.fetch.session import Ask
 
 __all__ = ["NO_POSITION", "Chunk", "Cursor", "Fault", "Reach", "reach_of"]
 
-HEAD = struct.Struct(">qiib")
-"""First offset, length of what follows it, the leader's epoch (of an old format the checksum), format."""
-BEFORE_LENGTH = 12
 LEAST_BATCH, LEAST_MESSAGE = 49, 14
 """Bytes behind the length: of an empty batch, and of a message of the oldest format."""
-LAST_DELTA = struct.Struct(">i")
-LAST_DELTA_AT, ATTRIBUTES_AT, OLD_ATTRIBUTES_AT = 23, 22, 17
-CODEC = 0x07
-TRANSACTIONAL = 0x10
 NO_POSITION = -1
 OVERHEAD = 512
 """Bytes that a chunk takes besides its batches."""
@@ -54,8 +57,8 @@ class Reach(NamedTuple):
 def reach_of(data: bytes) -> Reach | None:
     """Walks the heads; None where there is no complete batch."""
     at, size, last, codecs = 0, len(data), -1, 0
-    unpack = HEAD.unpack_from
-    while at + HEAD.size <= size:
+    unpack = START.unpack_from
+    while at + START.size <= size:
         _first, length, _epoch, magic = unpack(data, at)
         is_old = magic < FORMAT_OF_BATCHES
         end = at + BEFORE_LENGTH + length
