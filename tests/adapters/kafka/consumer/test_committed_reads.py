@@ -21,7 +21,11 @@ from consumer_sdk.adapters.kafka.fetch.structs import FetchAnswer, FetchRequest
 from consumer_sdk.records import Run
 from consumer_sdk.testing import Simulation, simulate
 from tests.adapters.kafka.consumer.test_salvaging import OPTIONS
-from tests.adapters.kafka.decoding.transactional_log import TransactionalLog
+from tests.adapters.kafka.decoding.transactional_log import (
+    TransactionalLog,
+    compact,
+    write_by_chance,
+)
 from tests.adapters.kafka.fetch.fake_cluster import Broker, FakeCluster, Part, answer
 
 PARTITIONS = [TopicPartition("t", n) for n in range(2)]
@@ -40,29 +44,13 @@ class Cluster(FakeCluster):
 
     def change(self, log: TransactionalLog) -> None:
         """Something happens to a log; whoever waits is answered."""
-        chance = self._chance
-        keys = [chance.choice([b"a", b"b", b"c", b"d"]) for _ in range(chance.randint(1, 4))]
-        match chance.randrange(12):
-            case 0 | 1 | 2 | 3:
-                log.write(chance.choice([1, 2, 3]), keys, is_transactional=True)
-            case 4:
-                log.write(chance.choice([-1, 9]), keys, is_transactional=False)
-            case 5 | 6 | 7:
-                log.finish(chance.choice([1, 2, 3]), is_aborted=chance.random() < 0.6)
-            case 8 | 9:
-                log.roll()
+        match write_by_chance(log, self._chance, 12):
             case 10:
-                self.compact(log)
-            case 11 if chance.random() < 0.2:
-                log.delete(chance.randint(1, 3))
+                compact(log, self._chance)
+            case 11 if self._chance.random() < 0.2:
+                log.delete(self._chance.randint(1, 3))
         self._appended.set()
         self._appended = asyncio.Event()
-
-    def compact(self, log: TransactionalLog) -> None:
-        """One pass."""
-        kept = self._chance.choice(["", "data", "markers"])
-        most = self._chance.choice([1, 500, 1500, 9000])
-        log.clean(most, keeps_data=kept == "data", keeps_markers=kept == "markers")
 
     async def send(self, node: int, request: FetchRequest) -> FetchAnswer:
         """Also of one that asks by itself for what cannot be read: that one comes sound."""
@@ -100,7 +88,7 @@ class Cluster(FakeCluster):
 
     def _race(self, log: TransactionalLog) -> None:
         if self._chance.random() < 0.8:
-            self.compact(log)
+            compact(log, self._chance)
         else:
             log.delete(self._chance.randint(1, 3))
 

@@ -11,12 +11,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from random import Random
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from tests.adapters.kafka.decoding.test_unpacking import control, emptied, rebase, with_checksum
 
-__all__ = ["Answer", "TransactionalLog"]
+__all__ = ["Answer", "TransactionalLog", "compact", "write_by_chance"]
 
 LAST_DELTA_AT = 23
 
@@ -382,3 +383,33 @@ def _cleaned(
         yield replace(batch, is_spared=True)
     elif is_kept:
         yield encoded(replace(batch, keys={}))
+
+
+# -- what happens to a log by chance --------------------------------------------------------------
+
+
+def write_by_chance(log: TransactionalLog, chance: Random, events: int) -> int:
+    """Records, the end of a transaction, or a new segment.
+
+    Returns:
+        the event, below ``events``: with 10 and above nothing has happened yet.
+    """
+    keys = [chance.choice([b"a", b"b", b"c", b"d"]) for _ in range(chance.randint(1, 4))]
+    event = chance.randrange(events)
+    match event:
+        case 0 | 1 | 2 | 3:
+            log.write(chance.choice([1, 2, 3]), keys, is_transactional=True)
+        case 4:
+            log.write(chance.choice([-1, 9]), keys, is_transactional=False)
+        case 5 | 6 | 7:
+            log.finish(chance.choice([1, 2, 3]), is_aborted=chance.random() < 0.6)
+        case 8 | 9:
+            log.roll()
+    return event
+
+
+def compact(log: TransactionalLog, chance: Random) -> None:
+    """A pass of the log cleaner."""
+    kept = chance.choice(["", "data", "markers"])
+    most = chance.choice([1, 500, 1500, 9000])
+    log.clean(most, keeps_data=kept == "data", keeps_markers=kept == "markers")

@@ -12,7 +12,11 @@ from aiokafka.protocol.fetch import FetchResponse_v11
 
 from consumer_sdk.adapters.kafka.ranges.reading import RangeRead
 from consumer_sdk.testing import Simulation, simulate
-from tests.adapters.kafka.decoding.transactional_log import TransactionalLog
+from tests.adapters.kafka.decoding.transactional_log import (
+    TransactionalLog,
+    compact,
+    write_by_chance,
+)
 from tests.adapters.kafka.ranges.test_answers import TP, Script
 
 
@@ -28,25 +32,12 @@ class Changing(Script):
 
     def change(self) -> None:
         """Something happens."""
-        chance, log = self._chance, self.log
-        keys = [chance.choice([b"a", b"b", b"c", b"d"]) for _ in range(chance.randint(1, 4))]
-        match chance.randrange(11):
-            case 0 | 1 | 2 | 3:
-                log.write(chance.choice([1, 2, 3]), keys, is_transactional=True)
-            case 4:
-                log.write(chance.choice([-1, 9]), keys, is_transactional=False)
-            case 5 | 6 | 7:
-                log.finish(chance.choice([1, 2, 3]), is_aborted=chance.random() < 0.6)
-            case 8 | 9:
-                log.roll()
-            case _ if chance.random() < 0.3:
-                self.compact()
+        if write_by_chance(self.log, self._chance, 11) == 10 and self._chance.random() < 0.3:
+            self.compact()
 
     def compact(self) -> None:
         """A pass."""
-        kept = self._chance.choice(["", "data", "markers"])
-        most = self._chance.choice([1, 500, 1500, 9000])
-        self.log.clean(most, keeps_data=kept == "data", keeps_markers=kept == "markers")
+        compact(self.log, self._chance)
 
     async def send(self, node: int, request: Any) -> Any:
         """What lies at the position, and behind it."""
