@@ -1,7 +1,7 @@
 """Runs tests against mutants: small changes of the trackers, or of any module, that some test ought to notice.
 
-The tests are collected once. Each mutant is put in place in a forked child, which then runs them
-until one fails. A survivor is either explained in docs/mutants.md, or a test is missing.
+The tests are collected and run once, to see which lines they run. Each mutant is put in place in a forked child,
+which runs the tests that reach it until one fails. A survivor is either explained in docs/mutants.md, or a test is missing.
 """
 
 from __future__ import annotations
@@ -9,21 +9,27 @@ from __future__ import annotations
 import argparse
 import ast
 import inspect
+import json
 import os
 import re
 import resource
 import signal
 import sys
 import tempfile
+import threading
 import time
 import types
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mutations import Mutant, mutants
 
+TraceFunction = Callable[[types.FrameType, str, object], Any]
 ROOT = Path(__file__).parent.parent
 ROOMS = ("trackers", "trackers/trees", "checkpoints")
 """Those whose files are tested by all tests of their room."""
@@ -88,25 +94,39 @@ def function_of(found: object) -> types.FunctionType | None:
 # -- running the tests ----------------------------------------------------------------------------
 
 
+@dataclass(eq=False)
+class Test:
+    """A collected test: the lines that it runs of each mutated file, and how long it takes."""
+
+    item: pytest.Item
+    lines: dict[str, list[int]]
+    seconds: float
+
+    def reaches(self, mutant: Mutant) -> bool:
+        """Whether it runs the changed lines; what runs at import belongs to all that run any."""
+        lines = self.lines.get(str(mutant.path), [])
+        return any(line in mutant.lines for line in lines) if mutant.lines else bool(lines)
+
+
 class Runner:
     """A plugin that runs the collected tests in a fork for each mutant.
 
-    The tests that killed last come first: most mutants die within a few of them.
+    Only tests that reach the mutant run. The one that killed last comes first: most mutants die by few tests.
     """
 
     def __init__(self, paths: Sequence[Path], only: str) -> None:
         self.paths, self.only = paths, only
-        self.items: dict[str, list[pytest.Item]] = {}
+        self.tests: list[Test] = []
         self.status = 1
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Instead of running the tests once."""
-        for item in session.items:
-            self.items.setdefault(family(item.path), []).append(item)
-        for name in sorted({family(path) for path in self.paths}):
-            if (killer := self.killer(self.items[name], None)) is not None:
-                print(f"mutants: without any, {killer.nodeid} fails", file=sys.stderr)
-                return True
+        measured = measure(session.items, frozenset(map(str, self.paths)))
+        if len(measured) < len(session.items):
+            at = session.items[len(measured)]
+            print(f"mutants: without any, {at.nodeid} fails", file=sys.stderr)
+            return True
+        self.tests = sorted(measured, key=lambda test: test.seconds)
         began = time.monotonic()
         counts, survivors = zip(*map(self.run, self.paths), strict=True)
         self.status = report(list(chain(*survivors)), sum(counts), time.monotonic() - began)
@@ -115,39 +135,80 @@ class Runner:
     def run(self, path: Path) -> tuple[int, list[Mutant]]:
         """How many mutants of a file there are, and which of them survive."""
         count, survivors = 0, []
-        items = self.items[family(path)]
         for mutant in wanted(path, self.only):
             count += 1
-            if (killer := self.killer(items, mutant)) is None:
-                print("survives:", *mutant.key, sep="  ", flush=True)
+            reaching = [test for test in self.tests if test.reaches(mutant)]
+            if (killer := first_failing(reaching, mutant)) is None:
+                print(f"survives {len(reaching)} tests:", *mutant.key, sep="  ", flush=True)
                 survivors.append(mutant)
             else:
-                items.insert(0, items.pop(items.index(killer)))
+                self.tests.remove(killer)
+                self.tests.insert(0, killer)
         print(f"{path.name}: {count} mutants, {len(survivors)} survived", flush=True)
         return count, survivors
 
-    def killer(self, items: Sequence[pytest.Item], mutant: Mutant | None) -> pytest.Item | None:
-        """The first test that fails, in a child of this process."""
-        reader, writer = os.pipe()
-        child = os.fork()
-        if not child:
-            os._exit(fails(items, mutant, writer))
-        os.close(writer)
-        status = os.waitpid(child, 0)[1]
-        begun = os.read(reader, 1_000_000)  # a byte for each test that was begun
-        os.close(reader)
-        return items[max(len(begun) - 1, 0)] if status else None
+
+def measure(items: Sequence[pytest.Item], paths: frozenset[str]) -> list[Test]:
+    """All tests without a mutant, run in a child of this process; those up to one that fails."""
+    with tempfile.TemporaryFile("w+") as file:
+        if not (child := os.fork()):
+            quieten()
+            for item in items:
+                limit_time()
+                with traced(paths) as lines:
+                    began = time.monotonic()
+                    item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+                if item.session.testsfailed:
+                    break
+                json.dump((lines, time.monotonic() - began), file, default=list)
+                print(file=file, flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+        file.seek(0)
+        return [Test(item, *json.loads(line)) for item, line in zip(items, file, strict=False)]
 
 
-def fails(items: Sequence[pytest.Item], mutant: Mutant | None, writer: int) -> bool:
+@contextmanager
+def traced(paths: frozenset[str]) -> Iterator[dict[str, set[int]]]:
+    """The lines of files that run within it, in any thread."""
+    lines: dict[str, set[int]] = {}
+
+    def enter(frame: types.FrameType, event: str, argument: object) -> TraceFunction | None:
+        code = frame.f_code
+        if code.co_filename not in paths:
+            return None
+        lines.setdefault(code.co_filename, set()).add(code.co_firstlineno)
+        return step(frame, event, argument)
+
+    def step(frame: types.FrameType, _event: str, _argument: object) -> TraceFunction:
+        lines[frame.f_code.co_filename].add(frame.f_lineno)
+        return step
+
+    threading.settrace(enter)
+    sys.settrace(enter)
+    yield lines
+    sys.settrace(None)
+    threading.settrace(None)
+
+
+def first_failing(tests: Sequence[Test], mutant: Mutant) -> Test | None:
+    """The first test that fails with a mutant, in a child of this process."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        os._exit(fails([test.item for test in tests], mutant, writer))
+    os.close(writer)
+    status = os.waitpid(child, 0)[1]
+    begun = os.read(reader, 1_000_000)  # a byte for each test that was begun
+    os.close(reader)
+    return tests[max(len(begun) - 1, 0)] if status else None
+
+
+def fails(items: Sequence[pytest.Item], mutant: Mutant, writer: int) -> bool:
     """Runs the tests until one fails."""
-    sink = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(sink, 1)
-    os.dup2(sink, 2)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    quieten()
     try:
-        if mutant is not None:
-            put_in_place(mutant)
+        put_in_place(mutant)
         for item in items:
             os.write(writer, b".")
             limit_time()
@@ -157,6 +218,14 @@ def fails(items: Sequence[pytest.Item], mutant: Mutant | None, writer: int) -> b
     except BaseException:  # noqa: BLE001 - also what ends a test run
         return True
     return False
+
+
+def quieten() -> None:
+    """The child says nothing, and takes no more memory than it may."""
+    sink = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(sink, 1)
+    os.dup2(sink, 2)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
 
 def limit_time() -> None:
@@ -206,7 +275,9 @@ def main() -> int:
     """Runs all mutants of the files; 1 if a survivor is not explained."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", nargs="*", help="names in trackers and checkpoints, or any paths")
-    parser.add_argument("--tests", nargs="*", default=[], help="files of tests for other paths")
+    parser.add_argument(
+        "--tests", nargs="*", default=[], help="files or folders of tests for other paths"
+    )
     parser.add_argument("--list", action="store_true", help="print the mutants, run nothing")
     parser.add_argument("--only", default="", help="mutants whose text contains this")
     options = parser.parse_args()
@@ -236,7 +307,11 @@ def module_path(name: str) -> Path:
 
 def tests_of(paths: Sequence[Path], others: Sequence[str]) -> list[Path]:
     """All tests of the rooms that are meant; else each module's own, and ``others``."""
-    found = [ROOT / other for other in others]
+    found = [
+        path
+        for each in others
+        for path in sorted((ROOT / each).rglob("test_*.py")) or [ROOT / each]
+    ]
     for path in (each for each in paths if family(each) == "elsewhere"):
         place = ROOT / "tests" / path.parent.relative_to(ROOT / "consumer_sdk")
         found.append(place / f"test_{path.stem}.py")

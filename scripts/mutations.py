@@ -46,12 +46,16 @@ NAME_LISTS = {"__all__", "__slots__"}
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change of one file; ``place`` is the dotted name of the function around it."""
+    """One change of one file; ``place`` is the dotted name of the function around it.
+
+    ``lines`` are those of the statement, of a compound one its head; empty if it runs at import.
+    """
 
     path: Path
     place: str
     change: str
     tree: ast.Module
+    lines: range = range(0)
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -63,7 +67,10 @@ def mutants(path: Path) -> Iterator[Mutant]:
     """All mutants of a file; each must be used before the next is asked for."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
 
-    def visit(node: ast.AST, place: str, around: ast.AST) -> Iterator[Mutant]:
+    def visit(
+        node: ast.AST, place: str, around: ast.AST, *, is_called: bool = False
+    ) -> Iterator[Mutant]:
+        is_called = is_called or isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef))
         for child, name, at in children(node):
             # A number alone says too little; a name that is missing at import says it itself.
             shown = around if isinstance(child, (ast.Constant, ast.UnaryOp)) else child
@@ -74,10 +81,14 @@ def mutants(path: Path) -> Iterator[Mutant]:
             for other in others:
                 put(node, name, at, other)
                 after = first_line(other if shown is child else shown)
-                yield Mutant(path, place, f"{before} → {after}", tree)
+                change = f"{before} → {after}"
+                yield Mutant(
+                    path, place, change, tree, lines_of(child, around) if is_called else range(0)
+                )
                 put(node, name, at, child)
             inner = f"{place}.{name_of(child)}".strip(".")
-            yield from visit(child, inner, child if isinstance(child, ast.stmt) else around)
+            inside = child if isinstance(child, ast.stmt) else around
+            yield from visit(child, inner, inside, is_called=is_called)
 
     yield from visit(tree, "", tree)
 
@@ -198,6 +209,17 @@ def put(node: ast.AST, name: str, at: int | None, child: ast.AST) -> None:
 def first_line(node: ast.AST) -> str:
     """A node as code; of a statement with a body its first line."""
     return ast.unparse(ast.fix_missing_locations(node)).strip().splitlines()[0]
+
+
+def lines_of(child: ast.AST, around: ast.AST) -> range:
+    """The lines that run if a node does: of its statement, without the statements in that one."""
+    whole = child if isinstance(child, ast.stmt) else around
+    if not isinstance(whole, ast.stmt):
+        return range(0)
+    first = min(each.lineno for each in (whole, *getattr(whole, "decorator_list", ())))
+    below = getattr(whole, "body", None)
+    last = below[0].lineno - 1 if isinstance(below, list) else whole.end_lineno
+    return range(first, max(last or 0, getattr(child, "end_lineno", 0), whole.lineno) + 1)
 
 
 def name_of(node: ast.AST) -> str:
