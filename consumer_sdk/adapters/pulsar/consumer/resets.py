@@ -156,7 +156,7 @@ class CursorResets:
 
     def _look_at(self, first: Place, *, is_new: bool) -> None:
         back_for = -1.0 if self._back_since is None else self._looked - self._back_since
-        self.is_awaited = self.is_awaited and back_for < 0
+        self.is_awaited = self.is_awaited and back_for < BACK
         self._is_current = is_new and back_for >= BACK
         is_settled = self._settled is not None and first[:2] < self._settled[:2]
         self.is_behind = is_settled or (self.is_behind and not is_new)

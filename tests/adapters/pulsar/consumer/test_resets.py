@@ -332,6 +332,18 @@ def test_acks_wait_for_the_first_record_after_a_reconnect() -> None:
         assert not life.awaits()
 
 
+def test_acks_wait_on_after_a_new_record_that_the_client_may_have_had() -> None:
+    """For a second after a reconnect it hands out what it got before: that says nothing of the broker's cursor."""
+    life = aged()
+    life.passes(1, is_connected=False)
+    life.passes(LOOK)
+    life.comes(101)
+    assert life.awaits()
+    life.passes(LOOK)
+    life.comes(102)
+    assert not life.awaits()
+
+
 def test_acks_do_not_wait_for_ever() -> None:
     """Nothing has to come again."""
     life = aged()
