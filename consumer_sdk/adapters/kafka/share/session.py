@@ -420,14 +420,21 @@ class ShareSession:
             return None
         self._may_be_open = False
         groups = _take(self._waiting)
-        for tip in self.locks.keys() - self.known - groups.keys():
-            held = self.locks[tip]
-            if group := held.settle(held.offsets, AckType.RELEASE, now):
-                groups[tip] = [group]
+        self._release_forgotten(groups, now)
         topics = _batches(groups)
         request = ShareAcknowledge(self._group, self._member_id, CLOSE_EPOCH, topics=topics)
         self._sent = _Sent(request, now, groups)
         return request
+
+    def _release_forgotten(self, groups: Groups, now: float) -> None:
+        for tip in self.locks.keys() - self.known:
+            said = groups.get(tip, [])
+            # The broker takes all that is said of a partition, or nothing of it.
+            if any(group.is_doubted for group in said):
+                continue
+            held = self.locks[tip]
+            if group := held.settle(held.offsets, AckType.RELEASE, now):
+                groups[tip] = [*said, group]
 
     def end(self, error: Exception | None) -> None:
         """Ends without another request, and tells whoever waits.

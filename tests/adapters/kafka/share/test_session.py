@@ -598,6 +598,18 @@ def test_session_that_closes_releases_what_it_had_forgotten() -> None:
     assert dict(end.topics) == {A: [AckBatch(0, 4, (AckType.RELEASE,))]}
 
 
+def test_session_that_closes_releases_what_it_had_forgotten_beside_what_waits() -> None:
+    """A record of the partition that is settled at the end takes nothing from the others."""
+    played = Played()
+    played.fetch([A], AcquiredRange(0, 4, 1))
+    played.fetch([B])
+    played.settle(1)
+    end = played.session.close(1.0)
+    assert end is not None
+    release = int(AckType.RELEASE)
+    assert dict(end.topics) == {A: [AckBatch(0, 4, (release, 1, release, release, release))]}
+
+
 def test_broker_with_too_many_sessions_is_left_alone_for_a_while() -> None:
     """An error of the session that asking again at once does not fix."""
     played = Played()
