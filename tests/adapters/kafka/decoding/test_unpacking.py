@@ -309,6 +309,19 @@ def test_old_message_formats_can_be_read() -> None:
     assert facts(found) == [(ASSIGNMENT, 0, b"k", b"v", (), 77)]
 
 
+def test_answer_of_two_formats_is_read_up_to_the_second() -> None:
+    """The client's parser knows one in a row. The rest comes when it is fetched again from there."""
+    builder = LegacyRecordBatchBuilder(1, 0, 1 << 16)
+    builder.append(0, 77, b"k", b"old")
+    new = batch([(1, 0, None, b"new", [])])
+    found = unpacker_of(bytes(builder.build()) + new)
+    assert [m.value for m in found.take(ASSIGNMENT, ANY, ANY)[0]] == [b"old"]
+    assert found.next_fetch_offset == 1
+    with pytest.raises((CorruptRecordException, SystemError)):
+        found.take(ASSIGNMENT, ANY, ANY)
+    assert [m.value for m in flat(drain(unpacker_of(new, 1)))] == [b"new"]
+
+
 def test_old_message_formats_take_no_part_in_transactions() -> None:
     """The answer may list one that is aborted behind them."""
     builder = LegacyRecordBatchBuilder(1, 0, 1 << 16)
