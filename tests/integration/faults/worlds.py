@@ -110,6 +110,7 @@ class World(ABC):
         members: those that were started.
         keys: how many different ones the records have.
         most_waiting: records that wait to be handled; with so many none is produced.
+        sends: when `producing` has sent records, and how many seconds that took.
     """
 
     broker: ClassVar[str]
@@ -123,6 +124,7 @@ class World(ABC):
         self.keys = KEYS
         self.most_waiting = sys.maxsize
         self._numbers = 0
+        self.sends: list[tuple[float, float]] = []
 
     # -- what each broker does in its own way ---------------------------------------------------
 
@@ -176,7 +178,9 @@ class World(ABC):
                         (f"k{n % self.keys}", f"{n} {time.time():.4f} {PADDING}".encode())
                         for n in numbers
                     ]
+                    at = time.time()
                     await send(rows)
+                    self.sends.append((at, time.time() - at))
                     self.ledger.produced.update(numbers)
                 await asyncio.sleep(TICK)
 
