@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from consumer_sdk.testing.servers import KafkaServer, KinesaliteServer, PulsarServer
+from tests.integration.faults.ledger import Ledger
 from tests.integration.faults.soaking import EVERY, Sample
 from tests.integration.faults.worlds import KafkaWorld, KinesisWorld, Member, PulsarWorld, World
 
@@ -35,33 +36,64 @@ async def soak(world: World) -> None:
     """One process, whose samples of the end are those of the beginning."""
     world.keys = KEYS
     await world.create()
-    file = world.folder / "lines.samples"
     async with world.members_gone():
         member = await world.join(program="tests.integration.faults.soaking")
+        file = world.folder / "lines.samples"
         async with world.producing(RATE):
-            until = asyncio.get_running_loop().time() + SECONDS
-            while asyncio.get_running_loop().time() < until:
-                member.check()
-                await asyncio.sleep(1)
+            await _sleep(SECONDS, member)
         count = len(world.ledger.produced)
         assert count >= ENOUGH * RATE * SECONDS, f"{count} were produced: the machine is too busy"
         await _until_done(file, count, member)
-    samples = read(file)
-    busy = [each for each in samples if each.done < count]
-    skipped = busy[int(len(busy) * WARM_UP) :]
-    size = max(int(len(busy) * WINDOW), 1)
-    first, last = skipped[:size], skipped[-size:]
-    _report(world, first, last, samples[-1])
-    _report_sends(world, [(part[0].at - EVERY, part[-1].at) for part in (first, last)])
+        samples = read(file)
+        first, last = _windows([each for each in samples if each.done < count])
+        _report(world, first, last, samples[-1])
+        _check_resources(first, last)
+        if grown := [name for name in ("half", "most") if _has_grown(name, first, last)]:
+            await member.kill()
+            young = await _young(world)
+            _report(world, young, last, samples[-1], "young → old: ")
+            assert not [name for name in grown if _has_grown(name, young, last)]
+
+
+async def _young(world: World) -> list[Sample]:
+    """Samples of another process, that begins now: if the latencies grew, the server's growth is in them too."""
+    world.group += "-young"
+    world.ledger = Ledger(world.folder / "young")
+    member = await world.join(program="tests.integration.faults.soaking", clock="latest")
+    async with world.producing(RATE):
+        await _sleep(SECONDS * (WARM_UP + WINDOW), member)
+    return read(world.folder / "young.samples")[-_size(SECONDS / EVERY) :]
+
+
+async def _sleep(seconds: float, member: Member) -> None:
+    until = asyncio.get_running_loop().time() + seconds
+    while asyncio.get_running_loop().time() < until:
+        member.check()
+        await asyncio.sleep(1)
+
+
+def _windows(busy: Sequence[Sample]) -> tuple[Sequence[Sample], Sequence[Sample]]:
+    """What is compared: of the beginning, and of the end."""
+    size, begin = _size(len(busy)), int(len(busy) * WARM_UP)
+    return busy[begin : begin + size], busy[-size:]
+
+
+def _size(count: float) -> int:
+    return max(int(count * WINDOW), 1)
+
+
+def _check_resources(first: Sequence[Sample], last: Sequence[Sample]) -> None:
     for name in ("memory", "files"):
         before, after = _medians(first, last, lambda s, n=name: getattr(s, n))  # type: ignore[misc]
         assert after <= before * GROWTH + (name != "memory"), f"{name}: {before} → {after}"
     # Each handler that waits is a task: what a burst leaves when it is over would grow.
     before, after = (min(sample.tasks for sample in part) for part in (first, last))
     assert after <= before * GROWTH + 1, f"tasks: {before} → {after}"
-    for name in ("half", "most"):
-        before, after = _medians(first, last, lambda s, n=name: getattr(s, n))  # type: ignore[misc]
-        assert after <= before * GROWTH + LATENCY_SLACK, f"latency, {name}: {before} → {after}"
+
+
+def _has_grown(name: str, first: Sequence[Sample], last: Sequence[Sample]) -> bool:
+    before, after = _medians(first, last, lambda s: getattr(s, name))
+    return after > before * GROWTH + LATENCY_SLACK
 
 
 async def _until_done(file: Path, count: int, member: Member) -> None:
@@ -83,7 +115,9 @@ def _medians(
     return statistics.median(map(value, first)), statistics.median(map(value, last))
 
 
-def _report(world: World, first: Sequence[Sample], last: Sequence[Sample], end: Sample) -> None:
+def _report(
+    world: World, first: Sequence[Sample], last: Sequence[Sample], end: Sample, what: str = ""
+) -> None:
     rows = [
         f"{what} {_medians(first, last, value)[0]:.3g} → {_medians(first, last, value)[1]:.3g}"
         for what, value in (
@@ -96,17 +130,16 @@ def _report(world: World, first: Sequence[Sample], last: Sequence[Sample], end: 
     ]
     print(  # noqa: T201 - what a campaign was run for
         f"{world.broker}: {SECONDS:.0f} s at {RATE}/s, {end.done} records, 0 lost, {end.again} again, "
-        f"{end.seconds / SECONDS:.0%} of a processor; {', '.join(rows)}"
+        f"{end.seconds / SECONDS:.0%} of a processor; {what}{', '.join(rows)}, "
+        f"ms, 99 % of the sends {_longest_sends(world, first):.3g} → {_longest_sends(world, last):.3g}"
     )
 
 
-def _report_sends(world: World, parts: Sequence[tuple[float, float]]) -> None:
-    """What the server alone takes, whose pauses are in the latencies."""
-    taken = [sorted(took for at, took in world.sends if a <= at < b) for a, b in parts]
-    shown = [
-        f"{each[len(each) * 99 // 100] * 1000:.3g}, at most {each[-1] * 1000:.3g}" for each in taken
-    ]
-    print(f"{world.broker}: a send of 99 %, ms: {' → '.join(shown)}")  # noqa: T201 - likewise
+def _longest_sends(world: World, samples: Sequence[Sample]) -> float:
+    """Milliseconds that 99 % of the sends took at most meanwhile: the server's own pauses are in the latencies."""
+    since, until = samples[0].at - EVERY, samples[-1].at
+    taken = sorted(took for at, took in world.sends if since <= at < until)
+    return taken[len(taken) * 99 // 100] * 1000
 
 
 @pytest.mark.kafka
