@@ -191,3 +191,30 @@ def test_fenced_partition_is_given_up_at_once() -> None:
             assert not any(each.ack() for each in old[1:])
 
     bench(test)
+
+
+@pytest.mark.parametrize(
+    "start,policy,rest,lost", [("latest", "earliest", 8, 4), ("earliest", "latest", 10, 6)]
+)
+def test_consumer_that_keeps_no_position_goes_on_as_asked_too(
+    start: str, policy: Any, rest: int, lost: int
+) -> None:
+    """It knows where it was: ``start`` is where its process began, and says nothing about retention."""
+
+    async def test(b: Bench) -> None:
+        consumer = b.consumer(
+            group=None, start=start, out_of_range=policy, max_in_flight=4, fetch_records=4
+        )
+        async with consumer:
+            await asyncio.sleep(1)
+            b.append(*map(str, range(10)))
+            old = [await anext(consumer) for _ in range(4)]
+            b.broker.truncate("s", 0, 8)
+            await asyncio.sleep(10)
+            assert all(message.ack() for message in old)
+            await asyncio.sleep(10)
+            b.append("new")
+            assert (await anext(consumer)).position == rest
+            assert consumer.stats().lost == lost
+
+    bench(test)

@@ -70,6 +70,7 @@ class Assignments(AssignmentOwner):
         "_lookup",
         "_make_holding",
         "_options",
+        "_overtaken",
         "_resumed",
         "_said",
         "_store",
@@ -103,6 +104,8 @@ class Assignments(AssignmentOwner):
         # Attempts that no commit tells of, by partition and identity of the stream.
         self._tried: dict[tuple[Partition, str | None], dict[Position, int]] = {}
         self._said: dict[Partition, Decision] = {}  # of starts that are not durable yet
+        # Where partitions were that retention has overtaken, if nobody else keeps that.
+        self._overtaken: dict[Partition, Checkpoint] = {}
         self.holdings = context.holdings
 
     # -- assigned -------------------------------------------------------------------------
@@ -127,7 +130,7 @@ class Assignments(AssignmentOwner):
         else:
             check_start(self._adapter, self._store, self._options)
             await self._forget_closed()
-            found = await self._lookup.ask(assignments)
+            found = list(map(self._with_overtaken, await self._lookup.ask(assignments)))
             inputs = [replace(f, is_resumed=f.assignment.partition in self._resumed) for f in found]
             decisions = [self._decide(each) for each in inputs]
         grants = list(map(self._grant, inputs, decisions))
@@ -151,6 +154,7 @@ class Assignments(AssignmentOwner):
         held = {a: grant for a, grant in grants.items() if not grant.holding.is_closed}
         for assignment, grant in held.items():
             self._said.pop(assignment.partition, None)
+            self._overtaken.pop(assignment.partition, None)
             grant.holding.own.assigned += 1
             if not grant.decision.is_behind:
                 self._resumed.discard(assignment.partition)
@@ -414,6 +418,8 @@ class Assignments(AssignmentOwner):
 
     def start_anew(self, holding: HeldPartition) -> None:
         """Ends the epoch, whose records are all durable. If the partition still belongs to this consumer, it is granted again."""
+        if not self._flusher.is_durable:
+            self._overtaken[holding.assignment.partition] = self._checkpoint(holding)
         self._close([holding])
         self._tell_revoked([holding])
         self._adapter.drop(holding.assignment)
@@ -433,6 +439,13 @@ class Assignments(AssignmentOwner):
                 "%s: the position is decided anew when %d records in hand are settled and durable",
                 *(holding.assignment.partition, holding.tracker.unsettled),
             )
+
+    def _with_overtaken(self, inputs: StartInputs) -> StartInputs:
+        """Without a store and a group nobody else knows where the last epoch ended."""
+        # 1. A consumer without a group begins at the end. 2. Retention overtakes it, and a new epoch begins.
+        # 3. If nothing were known, it would begin at the end again: what is stored would be passed in silence.
+        known = self._overtaken.get(inputs.assignment.partition)
+        return inputs if known is None else replace(inputs, stored=known)
 
     async def _forget_closed(self) -> None:
         """The store drops the claims of what is over."""
