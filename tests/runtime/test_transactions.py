@@ -93,6 +93,25 @@ def test_failed_delivery_leaves_nothing_and_its_retry_sends_anew() -> None:
     bench(test)
 
 
+def test_retry_that_sends_nothing_leaves_nothing_of_the_failed_delivery() -> None:
+    """It settles the record, and not what was sent before it."""
+
+    async def test(b: Bench) -> None:
+        prepare(b, 2)
+
+        async def handle(message: Message) -> None:
+            if message.attempt == 1:
+                await echo(message)
+                if message.value == b"0":
+                    raise ValueError("again")
+
+        await b.run(b.consumer(), handle, transactions=MemoryTransactions())
+        assert written(b) == ["1"]
+        assert b.committed() == {"0": 2}
+
+    bench(test)
+
+
 def test_message_with_a_tree_sends_until_its_tree_is_done() -> None:
     """Its branches' work counts; a tree that fails drops what was sent."""
 

@@ -377,6 +377,29 @@ def test_handler_that_blocks_for_a_session_runs_out_of_tries(
     assert "asyncio.to_thread" in caplog.text
 
 
+def test_delivery_that_blocks_is_a_failure_of_its_own_record_alone() -> None:
+    """Not of one at the same position of another partition, which was lost together with it."""
+
+    async def test(b: Bench) -> None:
+        for partition in (0, 1):
+            for number in range(5):
+                b.broker.append("s", b"%d" % number, partition=partition)
+
+        async def handle(message: Message) -> None:
+            b.seen.append(message)
+            if (message.partition.id, message.position) == ("0", 3):
+                _stand_still(12.0)
+
+        consumer = _consumer(b)
+        await b.run(consumer, handle, seconds=200)
+        (letter,) = b.letters.kept
+        assert (letter.partition.id, letter.position) == ("0", "3")
+        assert {m.attempt for m in b.seen if m.partition.id == "1"} == {1}
+        assert b.committed() == {"0": 5, "1": 5}
+
+    bench(test, partitions=2)
+
+
 def test_delivery_that_blocks_is_no_failure_where_the_partition_is_kept() -> None:
     """The group was patient: the ack counts, and nothing is delivered again."""
 
