@@ -24,6 +24,7 @@ from consumer_sdk.adapters.kafka.consumer.committing import (
     CommitSender,
     Committer,
     Draft,
+    in_batches,
 )
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.adapters.kafka.groups.coordinator import Stamp
@@ -303,6 +304,14 @@ async def test_nothing_is_committed_in_the_name_of_no_member() -> None:
     assert bench.coordinator.sent == []
 
 
+async def test_first_generation_that_there_can_be_is_a_members() -> None:
+    """Only what is below 0 stands for no member."""
+    bench = Bench()
+    bench.coordinator.stamp = Stamp(0, "me")
+    assert await bench.commit(5) == [DURABLE]
+    assert bench.coordinator.stamps == [Stamp(0, "me")]
+
+
 async def test_durable_commit_ends_a_row_of_declined_offers() -> None:
     """The next one that is declined is offered again soon; a commit that fails ends no row."""
     bench = Bench(2)
@@ -578,7 +587,7 @@ async def test_commit_that_no_metadata_makes_small_enough_is_retried_later() -> 
 async def test_commits_with_much_metadata_are_split_below_what_a_broker_stores() -> None:
     """All of a request is one batch in the broker's own topic, which has its limit, too."""
     bench = Bench(100)
-    flushes = [AckFlush(grant.assignment, 1, WIDE) for grant in bench.held]
+    flushes = [AckFlush(grant.assignment, 1, LARGE) for grant in bench.held]
     outcomes = await bench.committer.commit(flushes)
     assert {outcome.kind for outcome in outcomes} == {DURABLE}
     assert sorted(p for sent in bench.coordinator.sent for p in sent) == list(range(100))
@@ -602,6 +611,19 @@ async def test_commits_that_the_broker_cannot_store_at_once_are_split_further(co
 
 def _size(text: str) -> int:
     return len(text.encode())
+
+
+@pytest.mark.parametrize(
+    "most_bytes, sizes",
+    [(1800, [3]), (1799, [2, 1]), (1200, [2, 1]), (1199, [1, 1, 1]), (1, [1, 1, 1])],
+)
+def test_request_takes_partitions_up_to_the_limit(most_bytes: int, sizes: list[int]) -> None:
+    """A partition has three bytes for a character of its metadata, and 300 besides; one alone always goes."""
+    bench = Bench(3)
+    drafts = [replace(Draft.of(grant, "g", 4096), metadata="x" * 100) for grant in bench.held]
+    batches = list(in_batches(drafts, most_bytes))
+    assert [len(batch) for batch in batches] == sizes
+    assert [draft for batch in batches for draft in batch] == drafts
 
 
 async def test_flush_without_a_position_sends_nothing() -> None:
