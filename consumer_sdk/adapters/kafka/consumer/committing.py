@@ -229,7 +229,7 @@ class Committer:
             if stamp is not None
         }
         old = [a for a in answers.values() if a.code in OLD_STAMP and a.stamp and renewed[a.stamp]]
-        return [answer.draft.grant for answer in old if not answer.draft.grant.is_closed]
+        return [answer.draft.grant for answer in old]
 
     async def _confirm_gone(self, answers: Answers) -> None:
         """A broker that has not heard of a young topic yet says the same of a deleted one."""

@@ -96,6 +96,7 @@ class ScriptedCoordinator:
                 raise self.error
         finally:
             self.in_air -= 1
+        assert fields["group"] == "g"
         self.stamps.append(Stamp(fields["generation"], fields["member"]))
         self.sent.append({p: offset for _, ps in topics for p, offset, *_ in ps})
         self.texts.append({p: text for _, ps in topics for p, *_, text in ps})
@@ -624,6 +625,25 @@ def test_request_takes_partitions_up_to_the_limit(most_bytes: int, sizes: list[i
     batches = list(in_batches(drafts, most_bytes))
     assert [len(batch) for batch in batches] == sizes
     assert [draft for batch in batches for draft in batch] == drafts
+
+
+@pytest.mark.parametrize(
+    "refused, sizes", [({}, [2, 1]), ({2: -1}, [2, 1]), ({0: 27}, [2, 1]), ({0: -1}, [1, 1, 1])]
+)
+async def test_requests_become_smaller_if_several_partitions_were_too_much(
+    refused: dict[int, int], sizes: list[int]
+) -> None:
+    """Of what was stored, of another error, and of one that was alone the next requests know nothing."""
+    bench = Bench(3)
+    bench.coordinator.limit, bench.coordinator.codes = 60_000, refused
+    drafts = [replace(Draft.of(grant, "g", 4096), metadata="x" * 60_000) for grant in bench.held]
+    options: Any = SimpleNamespace(group="g", client_options={})
+    coordinator: Any = bench.coordinator
+    sender = CommitSender(coordinator, options)
+    for expected in ([2, 1], sizes, sizes):
+        bench.coordinator.sent.clear()
+        await sender.send(drafts)
+        assert [len(sent) for sent in bench.coordinator.sent] == expected
 
 
 async def test_flush_without_a_position_sends_nothing() -> None:
