@@ -11,7 +11,7 @@ import pytest_asyncio
 from consumer_sdk.testing.conformance.leases import LeaseSuite, StoreHarness
 from consumer_sdk.testing.servers import ZooKeeperEndpoint
 from tests.stores.sqlite.test_conformance import LocalHarness
-from tests.stores.zookeeper.test_conformance import ZooKeeperHarness
+from tests.stores.zookeeper.test_conformance import FakeHarness, ZooKeeperHarness
 from tests.stores.zookeeper_proxy import Proxy
 from tests.testing.memory.test_store import MemoryHarness
 
@@ -32,6 +32,15 @@ class TestLocalLeases(LeaseSuite):
     def harness(self, tmp_path: Path) -> StoreHarness:
         """A file of its own for each case."""
         return LocalHarness(tmp_path / "state.db")
+
+
+class TestZooKeeperLeasesInMemory(LeaseSuite):
+    """The contract of `Leases`, on a ZooKeeper in memory."""
+
+    @pytest.fixture
+    def harness(self, monkeypatch: pytest.MonkeyPatch) -> StoreHarness:
+        """A server of its own for each case."""
+        return FakeHarness(monkeypatch)
 
 
 @pytest.mark.zookeeper

@@ -1,4 +1,4 @@
-"""The ZooKeeper store keeps the contract, on the real server."""
+"""The ZooKeeper store keeps the contract: on the real server, and on one in memory, which is there at once."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ import pytest_asyncio
 from consumer_sdk.abc import CheckpointStore
 from consumer_sdk.errors import TransientStoreError
 from consumer_sdk.stores import ZooKeeperStore
+from consumer_sdk.stores.zookeeper import store as store_module
 from consumer_sdk.testing.conformance.stores import StoreHarness, StoreSuite
 from consumer_sdk.testing.servers import ZooKeeperEndpoint
+from tests.stores.fake_zookeeper import FakeBridge, FakeZooKeeper
 from tests.stores.zookeeper_proxy import Proxy
 
 
@@ -66,3 +68,45 @@ class TestZooKeeperStore(StoreSuite):
         """A root and a network of its own for each case."""
         async with Proxy(zookeeper_server.hosts) as proxy:
             yield ZooKeeperHarness(proxy)
+
+
+class FakeHarness(StoreHarness):
+    """Handles below one root, on a ZooKeeper in memory."""
+
+    abilities = frozenset({"lose_reply", "outage"})
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        server = FakeZooKeeper()
+        patch.setattr(store_module, "Bridge", lambda _maker, _patience: FakeBridge(server))
+
+    def make_store(self) -> CheckpointStore:
+        """Another session."""
+        return ZooKeeperStore("fake:1", root="/conformance")
+
+    def lose_reply(self, store: CheckpointStore) -> None:
+        """The next write is applied, and its answer lost."""
+        bridge_of(store).loses_reply = True
+
+    @asynccontextmanager
+    async def outage(self, store: CheckpointStore) -> AsyncIterator[None]:
+        """The store does not reach the server."""
+        bridge_of(store).is_down = True
+        yield
+        bridge_of(store).is_down = False
+
+
+def bridge_of(store: CheckpointStore) -> FakeBridge:
+    """What an open store asks."""
+    assert isinstance(store, ZooKeeperStore)
+    bridge: object = store._bridge
+    assert isinstance(bridge, FakeBridge)
+    return bridge
+
+
+class TestZooKeeperStoreInMemory(StoreSuite):
+    """The contract of `CheckpointStore`."""
+
+    @pytest.fixture
+    def harness(self, monkeypatch: pytest.MonkeyPatch) -> StoreHarness:
+        """A server of its own for each case."""
+        return FakeHarness(monkeypatch)
