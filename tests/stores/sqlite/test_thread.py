@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import os
 import threading
+import warnings
+import weakref
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -79,6 +84,19 @@ async def test_calls_take_effect_in_the_order_in_which_they_were_made(
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def test_thread_that_waits_holds_no_call_that_it_has_done(bridge: SqliteThread) -> None:
+    """What the last one needed is freed, also where no other one comes."""
+
+    class Needed:
+        """Whatever a call may have."""
+
+    needed, freed = Needed(), threading.Event()
+    weakref.finalize(needed, freed.set)
+    await bridge.run(partial(lambda _needed, _database: None, needed))
+    del needed
+    assert await asyncio.to_thread(freed.wait, PATIENCE)
+
+
 async def test_error_of_a_call_is_the_callers(bridge: SqliteThread) -> None:
     """What is not SQLite's flies unchanged, and the thread goes on."""
 
@@ -136,6 +154,23 @@ def test_use_from_another_event_loop_is_a_clear_error(tmp_path: Path) -> None:
             second.run(bridge.open(no_check))
         assert first.run(bridge.run(lambda _: 1)) == 1
         second.run(bridge.aclose())
+
+
+async def test_forked_child_neither_uses_nor_ends_what_its_parent_has(
+    bridge: SqliteThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its copy has no thread: use is a clear error, closing and dropping it do nothing; the parent goes on."""
+    closed, dropped = copy.copy(bridge), copy.copy(bridge)
+    with monkeypatch.context() as child:
+        child.setattr(os, "getpid", lambda: 1)
+        with pytest.raises(ConsumerClosedError, match="forked, and SQLite's locks do not survive"):
+            await closed.run(no_check)
+        await closed.aclose()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            del dropped
+        assert not caught
+    assert await bridge.run(lambda _: 1) == 1
 
 
 def test_bridge_of_a_dead_event_loop_can_be_opened_in_a_new_one(tmp_path: Path) -> None:
