@@ -44,6 +44,19 @@ async def test_partition_has_ended_by_its_lease_or_by_its_checkpoint() -> None:
     assert await reopen_ended(store, GROUP, asked) == []
 
 
+async def test_partition_that_has_not_ended_keeps_its_owner() -> None:
+    """It is asked for together with one that has."""
+    store = MemoryStore()
+    leases = await end(store, LEASED)
+    await leases.sync({LEASED.id: (), NEITHER.id: ()})
+    fences = await leases.take({NEITHER.id: 0})
+    assert await reopen_ended(store, GROUP, [LEASED, NEITHER]) == [LEASED]
+    view = await leases.view()
+    assert view.leases[LEASED.id].owner is None
+    assert view.leases[NEITHER.id].owner == leases.member
+    assert view.leases[NEITHER.id].fence == fences[NEITHER.id]
+
+
 @pytest.mark.parametrize("broker", ["kinesis", "memory"])
 async def test_positions_of_several_numbers_stay_what_they_are(broker: str) -> None:
     """Of every broker, the text of a position is what its own adapter writes."""

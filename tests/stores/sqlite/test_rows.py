@@ -26,3 +26,15 @@ def test_save_that_comes_twice_or_late_is_durable_and_changes_nothing(tmp_path: 
             (outcome,) = rows.save("g", [write], database)
             assert outcome.kind is OutcomeKind.DURABLE
             assert rows.peek("g", [partition], database) == {partition: "second"}
+
+
+def test_leases_are_written_over_the_version_that_was_read(tmp_path: Path) -> None:
+    """Of two writers one is told that it was too late, also of two that write the first ones."""
+    key = "g", "orders"
+    with closing(Database(tmp_path / "state.db", busy_timeout=0.1)) as database:
+        rows.make_lease_tables(database)
+        assert rows.read_leases(key, database) == (0, None, {})
+        for version, text in enumerate(("first", "second")):
+            assert rows.replace_leases(key, version, text, database) is True
+            assert rows.replace_leases(key, version, "late", database) is False
+            assert rows.read_leases(key, database) == (version + 1, text, {})

@@ -190,6 +190,19 @@ def test_bridge_of_a_dead_event_loop_can_be_opened_in_a_new_one(tmp_path: Path) 
     assert asyncio.run(again()) == 1
 
 
+def test_bridge_of_a_dead_event_loop_is_not_opened_in_a_forked_child(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite's locks do not survive the fork; the parent may go on."""
+    bridge = make(tmp_path)
+    asyncio.run(bridge.open(no_check))
+    with monkeypatch.context() as child:
+        child.setattr(os, "getpid", lambda: 1)
+        with pytest.raises(ConsumerClosedError, match="before this process was forked"):
+            asyncio.run(bridge.open(no_check))
+    asyncio.run(bridge.aclose())
+
+
 def test_answer_that_finds_its_loop_closed_is_dropped(tmp_path: Path) -> None:
     """The thread outlives the loop whose call it was working on."""
     bridge = make(tmp_path)
