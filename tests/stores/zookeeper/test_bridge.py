@@ -191,10 +191,8 @@ def test_trouble_of_servers_that_have_worked_may_pass() -> None:
         assert (
             await failed(call, TransientStoreError, f"for {PATIENCE} s: no TLS there") == PATIENCE
         )
-        scene.maker.trouble = None
-        call = await scene.ask(["b"])
-        await asyncio.sleep(2)
         await scene.connected()
+        call = await scene.ask(["b"])
         scene.client.answer()
         assert await call == ["<b>"]
         # What has only been slow since then is not the fault of what was wrong before.
@@ -263,6 +261,19 @@ def test_client_that_gives_up_while_somebody_waits_is_replaced() -> None:
         call = await scene.ask(["a"])
         assert await failed(call, UnknownResultError, "kazoo has given up") == PATIENCE
         assert len(scene.maker.clients) == 2
+
+    play(scenario)
+
+
+def test_session_that_ended_before_its_first_answer_may_come_again() -> None:
+    """Nothing says that the credentials were refused."""
+
+    async def scenario(scene: Scene) -> None:
+        await scene.connected()
+        call = await scene.ask(["a"])
+        scene.client.become(KeeperState.CLOSED, KazooState.LOST)
+        scene.client.handles[-1].answer(kazoo.ConnectionLoss())
+        await failed(call, UnknownResultError, "kazoo has given up")
 
     play(scenario)
 
@@ -359,6 +370,8 @@ async def test_answers_that_come_while_it_closes_are_given() -> None:
     client.become(KeeperState.CLOSED, KazooState.LOST)
     client.answer()
     assert await call == ["<a>"]
+    with pytest.raises(TransientStoreError, match="closed before"):
+        await scene.bridge.ask(Client.ask, ["late"])
     client.may_stop.set()
     await closing
     assert len(scene.maker.clients) == 1
