@@ -26,7 +26,7 @@ from consumer_sdk.stores.zookeeper.tree import Znode
 
 T = TypeVar("T")
 Applied = Callable[[str, bytes], None]
-Watch = Callable[[object], None]
+Watch = Callable[[object], object]
 
 
 class Change(NamedTuple):
