@@ -62,9 +62,11 @@ class FakeZooKeeper:
     applied: Applied = lambda _path, _data: None
     sessions: Iterator[int] = field(default_factory=lambda: count(1))
 
-    def handle(self, call: Call[T], subject: T, session: int = 0) -> Any:
+    def handle(
+        self, call: Call[T], subject: T, session: int = 0, *, knows_session: bool = True
+    ) -> Any:
         """Does what a request does, in one step; what kazoo would have, a value or an error."""
-        return call(Client(self, session), subject)
+        return call(Client(self, session, knows_session), subject)
 
     def change(self, changes: Sequence[Change]) -> list[Any]:
         """All or nothing, with kazoo's answers."""
@@ -120,10 +122,11 @@ class Client:
 
     server: FakeZooKeeper
     session: int
+    knows_session: bool
 
     @property
-    def client_id(self) -> tuple[int, bytes]:
-        return self.session, b"secret"
+    def client_id(self) -> tuple[int, bytes] | None:
+        return (self.session, b"secret") if self.knows_session else None
 
     def get_async(self, path: str, watch: Watch | None = None) -> Any:
         znode = self.server.znodes.get(path)
@@ -195,6 +198,7 @@ class FakeBridge:
 
     Attributes:
         session: what the server knows it by.
+        knows_session: at the next request; else the session is made while that waits.
         is_down: no request reaches the server.
         loses_reply: of the next transaction.
         ended: how it was ended, if it was.
@@ -209,6 +213,7 @@ class FakeBridge:
         self._chaos = chaos
         self._late: set[asyncio.Task[None]] = set()
         self.session = next(server.sessions)
+        self.knows_session = True
         self.is_down = self.loses_reply = False
         self.ended: str | None = None
 
@@ -242,7 +247,8 @@ class FakeBridge:
     def _answer(self, call: Call[T], subject: T) -> Any:
         if self.is_down:
             raise TransientStoreError("no connection")
-        answer = self.server.handle(call, subject, self.session)
+        knows, self.knows_session = self.knows_session, True
+        answer = self.server.handle(call, subject, self.session, knows_session=knows)
         if self.loses_reply and isinstance(answer, list) and True in answer:
             self.loses_reply = False
             raise UnknownResultError("no answer")

@@ -92,6 +92,42 @@ async def test_session_that_is_replaced_again_and_again_is_an_error_that_passes(
         await backend.renew("a", 3, {})
 
 
+async def test_client_without_a_session_does_not_know_its_member() -> None:
+    """Its znode is made again, as one of an older session."""
+    server = FakeZooKeeper()
+    bridge = FakeBridge(server)
+    backend = member(bridge)
+    await backend.renew("a", 1, {})
+    made = server.znodes[f"{MEMBERS}/a"]
+    bridge.knows_session = False
+    await backend.renew("a", 2, {})
+    assert owner(server, "a") == bridge.session
+    assert server.znodes[f"{MEMBERS}/a"] == Znode(b"2", made.version)
+
+
+class Vanishing(FakeBridge):
+    """The other session expires just before the second request."""
+
+    asked = 0
+    other: FakeBridge
+
+    async def ask(self, call: Call[T], subjects: Sequence[T]) -> list[Any]:
+        """Like the other one."""
+        self.asked += 1
+        if self.asked == 2:
+            self.other.expire()
+        return await super().ask(call, subjects)
+
+
+async def test_member_that_goes_while_the_members_are_read_is_gone() -> None:
+    """It was listed a moment ago."""
+    server = FakeZooKeeper()
+    mine, theirs = Vanishing(server), FakeBridge(server)
+    mine.other = theirs
+    await member(theirs).renew("b", 1, {})
+    assert (await member(mine).read()).members == {}
+
+
 # -- news ------------------------------------------------------------------------------------
 
 
@@ -225,6 +261,6 @@ async def test_refusal_is_an_error_of_the_call(
         with pytest.raises(StoreError, match=LEASES) as caught:
             await call
         assert type(caught.value) is kind
-    monkeypatch.setattr(server, "handle", lambda *_: error)
+    monkeypatch.setattr(server, "handle", lambda *_, **__: error)
     with pytest.raises(StoreError, match=LEASES):
         await backend.read()

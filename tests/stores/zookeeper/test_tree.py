@@ -17,6 +17,7 @@ def test_requests_are_full_and_none_is_too_large(puts: list[Put], limit: int) ->
     """Nothing is lost or moved; one put alone may be larger; no two would fit into one."""
     found = list(batches(puts, limit))
     assert [put for batch in found for put in batch] == puts
+    assert all(found), "a request of nothing"
     sizes = [sum(put.size for put in batch) for batch in found]
     assert all(size <= limit or len(batch) == 1 for size, batch in zip(sizes, found, strict=True))
     assert all(
@@ -28,3 +29,11 @@ def test_thousand_usual_checkpoints_are_one_request() -> None:
     """What a flush of a busy consumer needs."""
     puts = [Put(f"/consumer-sdk/billing/orders/{n}", b"x" * 500, 7) for n in range(1000)]
     assert len(list(batches(puts, 1_048_000))) == 1
+
+
+def test_request_may_be_as_large_as_the_limit() -> None:
+    """And not a byte larger."""
+    puts = [Put("/a", b"x", 7)] * 2
+    limit = sum(put.size for put in puts)
+    assert list(batches(puts, limit)) == [puts]
+    assert list(batches(puts, limit - 1)) == [puts[:1], puts[1:]]
