@@ -560,6 +560,34 @@ def test_current_message_is_the_one_of_the_handler_around() -> None:
     assert all(given == found for given, found in seen)
 
 
+@pytest.mark.parametrize("batch_size", [None, 1])
+def test_current_message_is_none_in_a_handler_of_batches_and_after_a_handler(
+    batch_size: int | None,
+) -> None:
+    """A task that outlives its handler has none, although the worker waits for more."""
+    seen: list[bytes | None] = []
+
+    async def look() -> None:
+        for _ in range(2):
+            await asyncio.sleep(5)
+            found = current_message()
+            seen.append(None if found is None else found.value)
+
+    async def test(b: Bench) -> None:
+        tasks: list[asyncio.Task[None]] = []
+
+        async def handle(_given: Any) -> None:
+            tasks.append(asyncio.create_task(look()))
+            await asyncio.sleep(8)
+
+        b.append("1")
+        await b.run(b.consumer(), handle, batch_size=batch_size, concurrency=1)
+        await tasks[0]
+
+    bench(test)
+    assert seen == [b"1" if batch_size is None else None, None]
+
+
 def test_health_follows_a_life_from_opening_to_failure() -> None:
     """Not ready before it is open, and not live when it has failed."""
 

@@ -339,6 +339,27 @@ def test_batch_waits_for_size_or_time() -> None:
     bench(test)
 
 
+def test_batch_does_not_wait_for_records_that_are_not_fetched() -> None:
+    """At the limit of records in flight nothing comes before something is settled."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(10)))
+        sizes: list[int] = []
+
+        async def handle(batch: Batch) -> None:
+            sizes.append(len(batch))
+
+        consumer = b.consumer(max_in_flight=5, fetch_records=5)
+        began = asyncio.get_running_loop().time()
+        asyncio.get_running_loop().call_later(30, consumer.stop)
+        await consumer.run(handle, batch_size=100, batch_wait=1000.0)
+        assert asyncio.get_running_loop().time() - began < 40
+        assert sizes == [5, 5]
+        assert b.committed() == {"0": 10}
+
+    bench(test)
+
+
 def test_cumulative_ack_under_key_order_is_a_usage_error() -> None:
     """It would settle what other workers still process."""
 

@@ -167,8 +167,9 @@ def _wrong_kind(function: Any) -> str | None:
     if not inspect.isfunction(function) or inspect.iscoroutinefunction(function):
         return None
     flags = function.__code__.co_flags
-    is_generator = flags & inspect.CO_GENERATOR and not flags & inspect.CO_ITERABLE_COROUTINE
-    return BLOCKING if is_generator or _returns_nothing(function) else None
+    if flags & inspect.CO_ITERABLE_COROUTINE:  # by types.coroutine
+        return None
+    return BLOCKING if flags & inspect.CO_GENERATOR or _returns_nothing(function) else None
 
 
 def _returns_nothing(function: Any) -> bool:

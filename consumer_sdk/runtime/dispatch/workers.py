@@ -84,7 +84,7 @@ def current_message() -> Message | None:
     """
     in_hand = CURRENT.get(None)
     lanes = () if in_hand is None else in_hand.lanes
-    return lanes[0].queue[0] if len(lanes) == 1 and lanes[0].running == 1 else None
+    return lanes[0].queue[0] if lanes and lanes[0].running else None
 
 
 class Turn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -16,7 +17,7 @@ from consumer_sdk.errors import (
     TransientSchemaRegistryError,
     UnknownSchemaError,
 )
-from consumer_sdk.runtime.dispatch.decoding import prepared_handler
+from consumer_sdk.runtime.dispatch.decoding import body_reader, prepared_handler
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker, Simulation, deliver, simulate
 from tests.runtime.bench import Bench, bench
 
@@ -122,7 +123,7 @@ def test_outage_for_one_record_of_a_batch_leaves_its_neighbours_alone() -> None:
 
 def ordered(
     *values: bytes, lasts: float, limit: int | None = None
-) -> tuple[list[list[tuple[int, int]]], float]:
+) -> tuple[list[list[tuple[int, int]]], float, int]:
     """Batches of a partition whose value ``2`` cannot be decoded in its first delivery.
 
     Args:
@@ -130,7 +131,7 @@ def ordered(
         limit: of records, after which the consumer is stopped.
 
     Returns:
-        each batch's values and attempts; and the seconds that it took.
+        each batch's values and attempts; the seconds that it took; and how many records it settled.
     """
     batches: list[list[tuple[int, int]]] = []
     failures = [OSError("away")]
@@ -140,7 +141,7 @@ def ordered(
             raise failures.pop()
         return json.loads(data)
 
-    async def main(simulation: Simulation) -> float:
+    async def main(simulation: Simulation) -> tuple[float, int]:
         broker = MemoryBroker()
         broker.create_stream("orders")
         broker.append_all("orders", values)
@@ -157,25 +158,27 @@ def ordered(
 
         began = simulation.clock.monotonic()
         await consumer.run(handle, batch_size=4, ordering="partition")
-        return simulation.clock.monotonic() - began
+        return simulation.clock.monotonic() - began, consumer.stats().settled
 
-    return batches, simulate(main)
+    return batches, *simulate(main)
 
 
 @pytest.mark.parametrize("lasts", [0.0, 1.0])
 def test_records_behind_one_that_is_retried_wait_for_it_uncounted(lasts: float) -> None:
     """In their order, and with their first delivery still to come."""
-    batches, _took = ordered(b"1", b"2", b"3", b"4", b"5", lasts=lasts)
+    batches, _took, settled = ordered(b"1", b"2", b"3", b"4", b"5", lasts=lasts)
     assert [each for batch in batches for each in batch] == [(1, 1), (2, 2), (3, 1), (4, 1), (5, 1)]
     assert batches[0] == [(1, 1)]
+    assert settled == 5
 
 
 @pytest.mark.parametrize("lasts", [0.0, 1.0])
 def test_records_that_went_back_keep_no_drain_waiting(lasts: float) -> None:
     """Nobody was handed them: the consumer ends with its handler, and they are delivered again."""
-    batches, took = ordered(b"1", b"2", b"3", lasts=lasts, limit=1)
+    batches, took, settled = ordered(b"1", b"2", b"3", lasts=lasts, limit=1)
     assert batches == [[(1, 1)]]
     assert took < 4
+    assert settled == 1
 
 
 @pytest.mark.parametrize("error", [OSError("away"), TransientSchemaRegistryError("away")])
@@ -306,6 +309,28 @@ def test_decoder_that_returns_a_coroutine_ends_the_run(batch_size: int | None) -
         deliver(handle, 1, 2, decode=lambda data: decode_later(data), batch_size=batch_size)
 
 
+async def test_coroutine_of_a_decoder_is_closed() -> None:
+    """Else Python warns of it, at whatever moment it is freed."""
+    made = decode_later(b"1")
+    with pytest.raises(HandlerError, match="returned a coroutine"):
+        body_reader(lambda _: made)(b"1")
+    assert inspect.getcoroutinestate(made) == "CORO_CLOSED"
+
+
+@pytest.mark.parametrize("batch_size", [None, 2])
+def test_coroutine_that_a_handler_returns_behind_a_prepared_decoder_ends_the_run(
+    batch_size: int | None,
+) -> None:
+    """As without one: its work was not done."""
+
+    async def handle(_given: Message | Batch) -> Any:
+        return decode_later(b"1")
+
+    decode = AsksEach(lambda _: asyncio.sleep(0))
+    with pytest.raises(HandlerError, match="which nobody awaits"):
+        deliver(handle, 1, 2, decode=decode, batch_size=batch_size)
+
+
 class AsksEach:
     """A decoder that asks before each value is decoded.
 
@@ -373,3 +398,25 @@ def test_cancelled_question_of_a_decoder_is_a_failure_of_that_record_alone() -> 
     bench(test)
     assert sorted(seen) == [1, 2, 3, 9]
     assert [each for each in seen if each < 9] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("batch_size", [None, 2])
+def test_question_of_a_decoder_that_a_drain_ends_is_no_failed_delivery(
+    batch_size: int | None,
+) -> None:
+    """The record stays as it is, and is delivered again: it had one attempt, and no dead letter."""
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        retry = RetryPolicy(max_attempts=1)
+        decode = AsksEach(lambda _: asyncio.sleep(1000))
+        consumer = b.consumer(decode=decode, retry=retry, drain_timeout=1.0)
+
+        async def handle(given: Message | Batch) -> None:
+            raise AssertionError(given)
+
+        await b.run(consumer, handle, seconds=5, batch_size=batch_size)
+        assert (consumer.stats().failed, b.letters.kept) == (0, [])
+        assert b.committed() in ({}, {"0": 0})
+
+    bench(test)

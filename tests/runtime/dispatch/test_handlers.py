@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import copy
 import functools
+import inspect
 import pickle
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+import types
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
 from typing import Any, cast
 
 import pytest
 
 from consumer_sdk import Batch, ConfigurationError, HandlerError, Message, Partition, RetryPolicy
 from consumer_sdk.records import Assignment
+from consumer_sdk.runtime.dispatch.handlers import check_handler, check_result
 from tests.runtime.bench import Bench, bench
 
 _MESSAGE: Any = "y"
@@ -42,6 +45,11 @@ async def takes_two(database: str, message: Message) -> None:
     del database, message
 
 
+async def takes_all(*given: object) -> None:
+    """Works with anything."""
+    del given
+
+
 async def yields(message: Message) -> AsyncIterator[Message]:
     """Is an async generator."""
     yield message
@@ -55,6 +63,12 @@ def blocks(database: str, message: Message) -> None:
 def generates(message: Message) -> Iterator[Message]:
     """Is a generator."""
     yield message
+
+
+def generates_and_returns(message: Message) -> Generator[Message, None, int]:
+    """The same."""
+    yield message
+    return 1
 
 
 def traced(handler: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
@@ -77,6 +91,16 @@ def injected(handler: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable
     return call
 
 
+def dropping(handler: Callable[[], Awaitable[None]]) -> Callable[[Message], Awaitable[None]]:
+    """A decorator that hands nothing on."""
+
+    @functools.wraps(handler)
+    def call(_message: Message) -> Awaitable[None]:
+        return handler()
+
+    return call
+
+
 class Service:
     """A callable object, and a method."""
 
@@ -87,6 +111,26 @@ class Service:
     async def handle(self, message: Message) -> None:
         """Works."""
         del message
+
+
+class Job:
+    """Awaited for each message; nobody calls an instance."""
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+
+    def __await__(self) -> Generator[Any, None, None]:
+        """Works."""
+        return takes_one(self._message).__await__()
+
+    def __call__(self) -> None:
+        """Has nothing to do with it."""
+
+
+@types.coroutine
+def old_style(message: Message) -> Generator[Any, None, None]:
+    """A generator that can be awaited."""
+    yield from takes_one(message).__await__()
 
 
 class Blocking:
@@ -105,11 +149,13 @@ class Blocking:
         (lambda _: None, None, "to_thread"),
         (Blocking(), None, "to_thread"),
         (generates, None, "to_thread"),
+        (generates_and_returns, None, "to_thread"),
         (takes_nothing, None, "called with one argument"),
         (traced(takes_nothing), None, "called with one argument"),
         (functools.partial(traced(takes_nothing)), None, "called with one argument"),
         (takes_two, None, "missing a required argument: 'message'"),
         (functools.partial(takes_two, "x", _MESSAGE), None, "called with one argument"),
+        (functools.partial(traced(takes_two), "x", _MESSAGE), None, "called with one argument"),
         (takes_many, None, "no batch_size"),
         (takes_list, None, "no batch_size"),
         (traced(takes_many), None, "no batch_size"),
@@ -126,11 +172,13 @@ class Blocking:
         "lambda",
         "blocking object",
         "generator",
+        "generator that returns",
         "no parameter",
         "no parameter behind a wrapper",
         "partial of a wrapper of no parameter",
         "two parameters",
         "partial with all given",
+        "partial of a wrapper with all given",
         "batch",
         "list",
         "batch behind a wrapper",
@@ -179,7 +227,12 @@ def test_call_of_the_handler_instead_of_it_is_refused() -> None:
         (injected(takes_two), None),
         (functools.partial(takes_two, "database"), None),
         (functools.partial(traced(takes_two), "database"), None),
+        (functools.partial(takes_all, "database"), None),
+        (dropping(takes_nothing), None),
         (lambda message: takes_one(message), None),
+        (lambda message: [takes_one(message)][0], None),
+        (Job, None),
+        (old_style, None),
         (Service(), None),
         (Service().handle, None),
     ],
@@ -192,7 +245,12 @@ def test_call_of_the_handler_instead_of_it_is_refused() -> None:
         "wrapper that adds",
         "partial",
         "partial of a wrapper",
+        "partial of one that takes anything",
+        "wrapper that drops",
         "lambda",
+        "lambda of an item",
+        "class of awaitables",
+        "generator that can be awaited",
         "callable object",
         "method",
     ],
@@ -288,6 +346,62 @@ def test_handler_returns_what_nobody_awaits_consumer_stops_and_settles_nothing(
         assert not b.letters.kept
 
     bench(test)
+
+
+@pytest.mark.parametrize("batch_size", [None, 2])
+def test_handler_that_makes_a_consumer_stops_the_run_and_settles_nothing(
+    batch_size: int | None,
+) -> None:
+    """It is a factory: the consumer that it returns is never run, and no record was processed."""
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2", "3")
+
+        async def make(given: object) -> object:
+            del given
+            return b.consumer()
+
+        with pytest.raises(HandlerError, match="it makes a consumer, and is no handler"):
+            await b.run(b.consumer(), cast("Any", make), batch_size=batch_size)
+        assert b.committed() in ({}, {"0": 0})
+        assert not b.letters.kept
+
+    bench(test)
+
+
+@pytest.mark.parametrize(
+    "around, mistake",
+    [("traced", "give a list"), (traced, "give a list"), (["traced"], "give functions that take")],
+    ids=["name", "function", "list of names"],
+)
+def test_middleware_that_cannot_work_is_refused_before_any_record(
+    around: Any, mistake: str
+) -> None:
+    """The error names what was given."""
+
+    async def test(b: Bench) -> None:
+        b.append("x")
+        with pytest.raises(ConfigurationError, match=rf"run\(around=.*traced.*{mistake}"):
+            await b.consumer().run(takes_one, around=around)
+        assert b.committed() == {}
+
+    bench(test)
+
+
+async def test_coroutine_that_nobody_awaits_is_closed() -> None:
+    """Else Python warns of it, at whatever moment it is freed."""
+    returned, given = takes_any(1), takes_any(1)
+    with pytest.raises(HandlerError, match="which nobody awaits"):
+        check_result(takes_any, returned)
+    with pytest.raises(ConfigurationError, match="a call of the handler"):
+        check_handler(given, takes_batch=False)
+    assert [inspect.getcoroutinestate(each) for each in (returned, given)] == ["CORO_CLOSED"] * 2
+
+
+async def test_function_without_a_readable_signature_is_taken_and_its_first_call_tells() -> None:
+    """Some that are written in C have none."""
+    with pytest.raises(HandlerError, match="returned 2, and nothing can be awaited"):
+        await check_handler(cast("Any", max), takes_batch=False)([1, 2])
 
 
 def test_handler_returns_a_task_that_has_ended_its_records_are_settled() -> None:
