@@ -17,7 +17,7 @@ from consumer_sdk.errors import (
     PartitionLostError,
 )
 from consumer_sdk.log_limits import REPEATS
-from consumer_sdk.options import SECONDS, SECONDS_OR_0, OptionType, optional
+from consumer_sdk.options import SECONDS, OptionType
 from consumer_sdk.records import (
     AckFlush,
     Assignment,
@@ -50,7 +50,6 @@ __all__ = ["NACKED", "SETTLED", "HeldPartition", "PartitionCallbacks"]
 
 log = logging.getLogger(__name__)
 
-DELAY = optional(SECONDS_OR_0)
 REASON = OptionType(
     "a text, such as 'no such customer'", lambda value: isinstance(value, str | BaseException)
 )
@@ -197,7 +196,7 @@ class HeldPartition(PartitionState):
     ) -> Output:
         output = Output.make(stream, *given)
         transactions.check_output(output)
-        if message.index < 0 or self.tracker.is_settled(message.index):
+        if self.tracker.is_settled(message.index):
             raise OutputError(
                 f"message.send({stream!r}, …): the message is settled, or its delivery has failed: send "
                 f"before you settle it"
@@ -230,7 +229,6 @@ class HeldPartition(PartitionState):
 
     def nack(self, message: Message, delay: float | None, reason: str) -> bool:
         """Ends the delivery as failed: the record is retried, or dead-lettered at the limit."""
-        DELAY.check("delay", delay, "nack")
         REASON.check("reason", reason, "nack")
         return self.fail(message, delay, reason)
 
@@ -563,8 +561,8 @@ class HeldPartition(PartitionState):
     async def drained(self) -> None:
         """Waits until nothing is in flight. Cancellation: changes nothing."""
         # Nothing is awaited between the count and `clear`: an ack that comes later sets the event again.
-        # So does `close`, which ends the wait of a drain whose partition is lost.
-        while not self.is_closed and self.in_flight > 0:
+        # So does `close`, which ends the wait of a drain whose partition is lost: nothing is in flight then.
+        while self.in_flight > 0:
             self._progress.clear()
             await self._progress.wait()
 

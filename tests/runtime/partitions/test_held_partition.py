@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 
 from consumer_sdk.abc import AckTracker, Transactions
-from consumer_sdk.errors import ConfigurationError, OutputError, PartitionLostError
+from consumer_sdk.errors import (
+    ConfigurationError,
+    ConsumerClosedError,
+    OutputError,
+    PartitionLostError,
+)
 from consumer_sdk.records import (
     AckFlush,
     Assignment,
@@ -255,6 +260,35 @@ def test_purged_retry_that_is_settled_by_who_had_it_before_is_counted_once() -> 
     assert message.index == NACKED
 
 
+def test_drain_does_not_wait_for_what_is_taken_back() -> None:
+    """A handler may give back the rest of its batch as it ends."""
+
+    async def test() -> None:
+        held = _Held(2)
+        draining = asyncio.create_task(held.it.drained())
+        await asyncio.sleep(1)
+        held.it.discard_queued(held.messages)
+        await draining
+
+    in_loop(test)
+
+
+def test_drain_waits_for_dead_letters() -> None:
+    """The record is settled when its dead letter is durable."""
+
+    async def test() -> None:
+        held = _Held(1)
+        (message,) = held.messages
+        message.reject()
+        draining = asyncio.create_task(held.it.drained())
+        await asyncio.sleep(1)
+        assert not draining.done()
+        held.it.dead_lettered(0, message, "rejected")
+        await draining
+
+    in_loop(test)
+
+
 def test_drain_of_a_partition_that_is_closed_is_over() -> None:
     """Nothing will be settled any more."""
 
@@ -267,6 +301,55 @@ def test_drain_of_a_partition_that_is_closed_is_over() -> None:
         await held.it.drained()
 
     in_loop(test)
+
+
+def test_partition_that_is_closed_keeps_no_record() -> None:
+    """Old messages, which users may hold, hold nothing else of it."""
+
+    async def test() -> None:
+        held = _Held(3, with_messages=True, transactions=MemoryTransactions())
+        first, second, third = held.messages
+        lane = held.wait_for(first)
+        held.it.retries = {first.index: False}
+        second.tree()
+        assert third.send("out", b"1")
+        third.ack()
+        waiter = held.waiter()
+        held.it.close()
+        assert waiter.done()
+        assert (held.it.lanes, held.it.retries, held.it._waiters) == ({}, {}, [])
+        assert held.it.trees is not None
+        assert held.it.trees.trees.live == 0
+        assert held.it.outputs is not None
+        assert held.it.outputs.size == 0
+        assert held.index is not None
+        assert held.index.get(0) is None
+        assert lane.holding is held.it
+
+    in_loop(test)
+
+
+@pytest.mark.parametrize("has_trees", [False, True])
+def test_message_in_a_forked_child_is_settled_nowhere(*, has_trees: bool) -> None:
+    """Nobody would flush it there: each call says so."""
+    held = _Held(2)
+    first, second = held.messages
+    if has_trees:
+        first.tree()
+    held.it.invalidate_after_fork()
+    for call in (
+        first.ack,
+        second.ack,
+        second.nack,
+        second.reject,
+        second.ack_cumulative,
+        first.tree,
+        second.tree,
+        lambda: second.extend(1.0),
+        lambda: second.send("out", b"1"),
+    ):
+        with pytest.raises(ConsumerClosedError, match="belongs to the parent process"):
+            call()
 
 
 # -- what is counted --------------------------------------------------------------------------
@@ -547,9 +630,8 @@ def test_output_is_kept_while_its_delivery_lasts() -> None:
     held.context.changed.clear()
     assert first.send("out", b"1")
     assert list(held.context.changed) == [held.it]
-    *_, size = held.it.load()
     assert held.it.outputs is not None
-    assert size == held.it.tracker.unsettled_bytes + held.it.outputs.size
+    assert held.it.load() == (3, 0, held.it.tracker.unsettled_bytes + held.it.outputs.size)
     with pytest.raises(OutputError, match="locked") as refused:
         second.send("locked", b"2")
     assert refused.value.message is second
@@ -563,6 +645,17 @@ def test_output_is_kept_while_its_delivery_lasts() -> None:
     assert not first.send("out", b"4")
     assert held.context.totals.ignored == ignored + 1
     assert held.it.outputs.size == 0
+
+
+def test_output_takes_memory_until_it_is_written() -> None:
+    """Its record is settled, and counts no more."""
+    held = _Held(1, transactions=MemoryTransactions())
+    (message,) = held.messages
+    message.send("out", b"1")
+    message.ack()
+    assert held.it.outputs is not None
+    assert held.it.load() == (0, 0, held.it.outputs.size)
+    assert held.it.outputs.size > 0
 
 
 def test_delivery_that_expires_sends_nothing_more() -> None:
