@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from consumer_sdk.abc import AckTracker, Transactions
 from consumer_sdk.errors import (
     ConfigurationError,
     ConsumerClosedError,
@@ -17,152 +16,22 @@ from consumer_sdk.errors import (
     PartitionLostError,
 )
 from consumer_sdk.records import (
-    AckFlush,
-    Assignment,
-    Checkpoint,
     Message,
     Outcome,
     OutcomeKind,
-    Partition,
     Position,
-    Redelivery,
-    Run,
 )
 from consumer_sdk.records.outputs import Output
-from consumer_sdk.runtime import Ordering
-from consumer_sdk.runtime.dispatch.lanes import Lanes
 from consumer_sdk.runtime.hooks import Hooks
 from consumer_sdk.runtime.partitions.held_partition import (
     NACKED,
     SETTLED,
-    HeldPartition,
-    PartitionCallbacks,
 )
-from consumer_sdk.runtime.partitions.partition_state import ConsumerContext, MessageIndex
-from consumer_sdk.runtime.partitions.queue import Lane
-from consumer_sdk.testing import Simulation, simulate
 from consumer_sdk.testing.memory import MemoryTransactions
-from consumer_sdk.trackers import QueueTracker, RetryPolicy, WatermarkTracker
-from consumer_sdk.trackers.outputs import OutputBook
+from consumer_sdk.trackers import QueueTracker, WatermarkTracker
+from tests.runtime.partitions.held import ASSIGNMENT, POLICY, Held, in_loop
 
-ASSIGNMENT = Assignment(Partition("s", "0"), epoch=1)
-POLICY = RetryPolicy(max_attempts=2, initial=1.0, jitter=0.0)
 LOG = "consumer_sdk.runtime.partitions.held_partition"
-
-
-class _Clock:
-    """Stands still until it is set."""
-
-    now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    wall = monotonic
-
-
-class _Held:
-    """A held partition, of whose records each was handed out.
-
-    Attributes:
-        lettered: the indices of records that were given up.
-        rescheduled: how often something was said to be due earlier.
-    """
-
-    def __init__(
-        self,
-        count: int = 0,
-        *,
-        tracker: AckTracker | None = None,
-        with_messages: bool = False,
-        transactions: Transactions | None = None,
-    ) -> None:
-        self.clock = _Clock()
-        self.lettered: list[int] = []
-        self.rescheduled = 0
-        tracker = tracker or WatermarkTracker(ASSIGNMENT, policy=POLICY)
-        self.context = ConsumerContext(clock=self.clock, queue=Lanes(Ordering.PARTITION))
-        self.index = MessageIndex(tracker, lambda _: None) if with_messages else None
-        self.it = HeldPartition(
-            ASSIGNMENT,
-            tracker,
-            self.context,
-            PartitionCallbacks(
-                dead_letter=lambda _, index, *_rest: self.lettered.append(index),
-                reschedule=self._reschedule,
-            ),
-            messages=self.index,
-        )
-        self.context.transactions = transactions
-        if transactions is not None:
-            self.it.keep_outputs(OutputBook(Checkpoint()))
-        self.messages: list[Message] = []
-        self.fetch(*range(count))
-
-    def _reschedule(self, _holding: HeldPartition) -> None:
-        self.rescheduled += 1
-
-    def fetch(self, *positions: int, times: tuple[int | None, ...] = ()) -> list[Message]:
-        """Fetches records, and hands them out."""
-        when = times or (None,) * len(positions)
-        made = [
-            Message.make(ASSIGNMENT, at, b"12345", timestamp=time)
-            for at, time in zip(positions, when, strict=True)
-        ]
-        run = Run(ASSIGNMENT, made)
-        self.it.track(run)
-        self.messages += self.it.hand_out(run.messages)
-        return list(run.messages)
-
-    def wait_for(self, message: Message) -> Lane:
-        """What comes after a record waits for its retry."""
-        lane = self.it.lanes["partition"] = Lane(self.it, "partition", message)
-        lane.queue.clear()
-        lane.awaited = frozenset({message.position})
-        return lane
-
-    def flush(self) -> AckFlush:
-        """What is settled so far."""
-        flush = self.it.tracker.flush(self.clock.now, self.clock.now, force=True)
-        assert flush is not None
-        return flush
-
-    def is_idle(self) -> bool:
-        """See `HeldPartition.is_idle`."""
-        return self.it.is_idle
-
-    def is_finished(self) -> bool:
-        """See `HeldPartition.is_finished`."""
-        return self.it.is_finished
-
-    def latest(self) -> int | None:
-        """See `PartitionState.latest`."""
-        return self.it.latest
-
-    def waiter(self) -> asyncio.Future[None]:
-        """Of the flush that carries what is settled so far."""
-        waiter = self.it.until_flushed()
-        assert waiter is not None
-        return waiter
-
-    def retry(self, seconds: float) -> list[Message]:
-        """What is due after so long."""
-        self.clock.now += seconds
-        again: list[Message] = []
-        for index, attempt, message in self.it.tracker.due(self.clock.now).ready:
-            redelivery = Redelivery.of(message, attempt)
-            redelivery.holder, redelivery.index = self.it, index
-            again.append(redelivery)
-        return again
-
-
-def in_loop(test: Callable[[], Awaitable[None]]) -> None:
-    """Runs a test on virtual time."""
-
-    async def main(_: Simulation) -> None:
-        await test()
-
-    simulate(main)
 
 
 # -- who waits for a flush --------------------------------------------------------------------
@@ -172,7 +41,7 @@ def test_wait_for_a_flush_ends_with_the_flush_that_carries_what_was_settled() ->
     """Not with the one before it; and nothing has to be waited for when nothing has changed."""
 
     async def test() -> None:
-        held = _Held(3)
+        held = Held(3)
         assert held.it.until_flushed() is None
         held.messages[0].ack()
         first = held.waiter()
@@ -195,7 +64,7 @@ def test_wait_that_was_given_up_keeps_no_other_one_waiting() -> None:
 
     async def test() -> None:
         for error in (None, PartitionLostError("they come again")):
-            held = _Held(1)
+            held = Held(1)
             held.messages[0].ack()
             gone, there = held.waiter(), held.waiter()
             gone.cancel()
@@ -209,7 +78,7 @@ def test_end_of_the_assignment_is_an_error_for_who_waits() -> None:
     """Also for who begins to wait afterwards; who has given up is left alone."""
 
     async def test() -> None:
-        held = _Held(1)
+        held = Held(1)
         held.messages[0].ack()
         gone, there = held.waiter(), held.waiter()
         gone.cancel()
@@ -227,7 +96,7 @@ def test_drain_waits_for_what_is_in_handlers_alone() -> None:
     """Neither for records that nobody was handed, nor for retries that are not due or were purged."""
 
     async def test() -> None:
-        held = _Held(4)
+        held = Held(4)
         held.messages[0].nack(0.5)
         held.messages[1].nack(99.0)
         (due,) = held.retry(0.5)
@@ -248,7 +117,7 @@ def test_drain_waits_for_what_is_in_handlers_alone() -> None:
 
 def test_purged_retry_that_is_settled_by_who_had_it_before_is_counted_once() -> None:
     """What is settled is not in flight, whether it was purged or not."""
-    held = _Held(2)
+    held = Held(2)
     message = held.messages[0]
     held.messages[0].nack(0.0)
     (due,) = held.retry(0.0)
@@ -264,7 +133,7 @@ def test_drain_does_not_wait_for_what_is_taken_back() -> None:
     """A handler may give back the rest of its batch as it ends."""
 
     async def test() -> None:
-        held = _Held(2)
+        held = Held(2)
         draining = asyncio.create_task(held.it.drained())
         await asyncio.sleep(1)
         held.it.discard_queued(held.messages)
@@ -277,7 +146,7 @@ def test_drain_waits_for_dead_letters() -> None:
     """The record is settled when its dead letter is durable."""
 
     async def test() -> None:
-        held = _Held(1)
+        held = Held(1)
         (message,) = held.messages
         message.reject()
         draining = asyncio.create_task(held.it.drained())
@@ -293,7 +162,7 @@ def test_drain_of_a_partition_that_is_closed_is_over() -> None:
     """Nothing will be settled any more."""
 
     async def test() -> None:
-        held = _Held(1)
+        held = Held(1)
         draining = asyncio.create_task(held.it.drained())
         await asyncio.sleep(1)
         held.it.close()
@@ -307,7 +176,7 @@ def test_partition_that_is_closed_keeps_no_record() -> None:
     """Old messages, which users may hold, hold nothing else of it."""
 
     async def test() -> None:
-        held = _Held(3, with_messages=True, transactions=MemoryTransactions())
+        held = Held(3, with_messages=True, transactions=MemoryTransactions())
         first, second, third = held.messages
         lane = held.wait_for(first)
         held.it.retries = {first.index: False}
@@ -332,7 +201,7 @@ def test_partition_that_is_closed_keeps_no_record() -> None:
 @pytest.mark.parametrize("has_trees", [False, True])
 def test_message_in_a_forked_child_is_settled_nowhere(*, has_trees: bool) -> None:
     """Nobody would flush it there: each call says so."""
-    held = _Held(2)
+    held = Held(2)
     first, second = held.messages
     if has_trees:
         first.tree()
@@ -357,7 +226,7 @@ def test_message_in_a_forked_child_is_settled_nowhere(*, has_trees: bool) -> Non
 
 def test_partition_that_is_closed_adds_up_what_it_had_settled() -> None:
     """Once; what was open is not settled. Late settles are counted from then on, and do nothing."""
-    held = _Held(4)
+    held = Held(4)
     held.messages[0].ack()
     held.messages[1].ack()
     held.messages[1].ack()
@@ -378,7 +247,7 @@ def test_partition_that_is_closed_adds_up_what_it_had_settled() -> None:
 
 def test_ack_on_return_of_what_a_handler_has_settled_is_not_too_late() -> None:
     """It is counted apart, so that an ack which is late stays one."""
-    held = _Held(3)
+    held = Held(3)
     held.messages[0].ack()
     held.it.returned(held.messages[:2])
     assert (held.it.redundant_acks, held.it.ignored) == (1, 0)
@@ -388,7 +257,7 @@ def test_ack_on_return_of_what_a_handler_has_settled_is_not_too_late() -> None:
 
 def test_load_is_what_is_not_settled_with_what_waits_behind_a_retry() -> None:
     """The first change after a look is noted: without a look, none is."""
-    held = _Held(3)
+    held = Held(3)
     held.messages[0].nack(99.0)
     held.it.blocked = 1
     held.context.changed.clear()
@@ -404,7 +273,7 @@ def test_load_is_what_is_not_settled_with_what_waits_behind_a_retry() -> None:
 
 def test_partition_is_idle_if_it_was_counted_empty_and_has_not_changed() -> None:
     """One of three counts is enough for it to be busy."""
-    held = _Held()
+    held = Held()
     assert not held.is_idle()  # nobody has looked
     held.context.changed.clear()
     assert held.is_idle()
@@ -418,7 +287,7 @@ def test_partition_is_idle_if_it_was_counted_empty_and_has_not_changed() -> None
 
 def test_timestamp_of_the_record_fetched_last_is_kept() -> None:
     """A run of which nothing was new tells no other one."""
-    held = _Held()
+    held = Held()
     assert held.latest() is None
     held.fetch(0, 1, 2, times=(7, 9, 8))
     assert held.latest() == 8
@@ -431,7 +300,7 @@ def test_timestamp_of_the_record_fetched_last_is_kept() -> None:
 
 def test_finished_partition_has_nothing_left_to_settle_and_to_flush() -> None:
     """Nor a flush in the air."""
-    held = _Held(1)
+    held = Held(1)
     assert not held.is_finished()
     held.messages[0].ack()
     assert not held.is_finished()
@@ -452,7 +321,7 @@ def test_records_that_come_late_are_told_by_the_first_of_them(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A run may have others before it."""
-    held = _Held(tracker=WatermarkTracker(ASSIGNMENT, names_settled=True, gaps=_gaps))
+    held = Held(tracker=WatermarkTracker(ASSIGNMENT, names_settled=True, gaps=_gaps))
     held.fetch(0, 4)
     with caplog.at_level(logging.WARNING, "consumer_sdk"):
         held.fetch(5, 6)
@@ -468,7 +337,7 @@ def test_records_that_come_late_are_told_by_the_first_of_them(
 
 def test_failed_delivery_is_retried_and_then_given_up() -> None:
     """Its message says which; what is said of an older delivery changes nothing."""
-    held = _Held(1, with_messages=True)
+    held = Held(1, with_messages=True)
     (first,) = held.messages
     assert held.it.fail(first, None, "no")
     assert (first.index, held.rescheduled, held.lettered) == (NACKED, 1, [])
@@ -499,7 +368,7 @@ class _Retried(Hooks):
 
 def test_hooks_hear_how_long_a_retry_waits() -> None:
     """As was asked for, or by the policy."""
-    held = _Held(3)
+    held = Held(3)
     held.context.hooks = hooks = _Retried()
     for message, delay in zip(held.messages, (0.0, 0.25, None), strict=True):
         message.nack(delay)
@@ -509,7 +378,7 @@ def test_hooks_hear_how_long_a_retry_waits() -> None:
 @pytest.mark.parametrize("with_messages", [False, True])
 def test_retry_of_a_queue_that_would_wait_too_long_is_given_back(*, with_messages: bool) -> None:
     """The broker redelivers it; nothing here waits for it. At the limit it is kept."""
-    held = _Held(2, tracker=QueueTracker(ASSIGNMENT, policy=POLICY), with_messages=with_messages)
+    held = Held(2, tracker=QueueTracker(ASSIGNMENT, policy=POLICY), with_messages=with_messages)
     held.context.longest_hold = 5.0
     short, long = held.messages
     short.nack(5.0)
@@ -523,7 +392,7 @@ def test_retry_of_a_queue_that_would_wait_too_long_is_given_back(*, with_message
 
 def test_retry_of_a_log_is_kept_however_long_it_waits() -> None:
     """Its broker would not redeliver it."""
-    held = _Held(1)
+    held = Held(1)
     held.context.longest_hold = 5.0
     (message,) = held.messages
     message.nack(60.0)
@@ -532,7 +401,7 @@ def test_retry_of_a_log_is_kept_however_long_it_waits() -> None:
 
 def test_rejected_delivery_goes_to_the_dead_letters_once() -> None:
     """What comes after it is too late."""
-    held = _Held(1, with_messages=True)
+    held = Held(1, with_messages=True)
     (message,) = held.messages
     assert held.it.reject_with(message, "poison")
     assert not held.it.reject_with(message, "poison")
@@ -541,7 +410,7 @@ def test_rejected_delivery_goes_to_the_dead_letters_once() -> None:
 
 def test_record_is_given_up_whether_it_is_in_delivery_or_waits_for_its_retry() -> None:
     """What waits behind the retry is free then; one that is on its way already is not given up again."""
-    held = _Held(2, with_messages=True)
+    held = Held(2, with_messages=True)
     open_one, failed = held.messages
     failed.nack(99.0)
     lane = held.wait_for(failed)
@@ -558,7 +427,7 @@ def test_record_is_given_up_whether_it_is_in_delivery_or_waits_for_its_retry() -
 
 def test_cumulative_ack_says_whether_it_settled_anything() -> None:
     """One record is enough."""
-    held = _Held(3)
+    held = Held(3)
     assert held.messages[0].ack_cumulative()
     assert not held.messages[0].ack_cumulative()
     assert held.messages[2].ack_cumulative()
@@ -566,7 +435,7 @@ def test_cumulative_ack_says_whether_it_settled_anything() -> None:
 
 def test_records_that_the_broker_took_back_were_never_fetched() -> None:
     """Or they would count as settled; those that are settled stay so."""
-    held = _Held(4, tracker=QueueTracker(ASSIGNMENT, policy=POLICY), with_messages=True)
+    held = Held(4, tracker=QueueTracker(ASSIGNMENT, policy=POLICY), with_messages=True)
     held.messages[0].ack()
     held.it.retries = {1: True, 3: False}
     held.context.changed.clear()
@@ -595,7 +464,7 @@ def test_wrong_argument_is_refused_before_anything_happens(
     call: str, arguments: dict[str, Any]
 ) -> None:
     """The delivery goes on, and may be settled."""
-    held = _Held(1)
+    held = Held(1)
     (message,) = held.messages
     with pytest.raises(ConfigurationError, match=rf"{call}\({next(iter(arguments))}="):
         getattr(message, call)(**arguments)
@@ -605,7 +474,7 @@ def test_wrong_argument_is_refused_before_anything_happens(
 
 def test_timeout_that_is_shortened_is_noticed() -> None:
     """It may be due earlier than anything before."""
-    held = _Held(1, tracker=WatermarkTracker(ASSIGNMENT, policy=POLICY, ack_timeout=60.0))
+    held = Held(1, tracker=WatermarkTracker(ASSIGNMENT, policy=POLICY, ack_timeout=60.0))
     (message,) = held.messages
     assert message.extend(5.0)
     assert held.rescheduled == 1
@@ -625,7 +494,7 @@ class _Picky(MemoryTransactions):
 
 def test_output_is_kept_while_its_delivery_lasts() -> None:
     """It takes memory from then on. Afterwards it is an error, or a late call once the partition is lost."""
-    held = _Held(3, transactions=_Picky())
+    held = Held(3, transactions=_Picky())
     first, second, third = held.messages
     held.context.changed.clear()
     assert first.send("out", b"1")
@@ -649,7 +518,7 @@ def test_output_is_kept_while_its_delivery_lasts() -> None:
 
 def test_output_takes_memory_until_it_is_written() -> None:
     """Its record is settled, and counts no more."""
-    held = _Held(1, transactions=MemoryTransactions())
+    held = Held(1, transactions=MemoryTransactions())
     (message,) = held.messages
     message.send("out", b"1")
     message.ack()
@@ -662,7 +531,7 @@ def test_delivery_that_expires_sends_nothing_more() -> None:
     """Without transactions whoever has it may still settle it: that is worth a redelivery."""
     for transactions in (None, MemoryTransactions()):
         tracker = WatermarkTracker(ASSIGNMENT, policy=POLICY, ack_timeout=5.0)
-        held = _Held(1, tracker=tracker, transactions=transactions)
+        held = Held(1, tracker=tracker, transactions=transactions)
         (message,) = held.messages
         held.clock.now = 5.0
         ((index, verdict, expired),) = tracker.due(5.0).expired
@@ -679,7 +548,7 @@ def test_delivery_that_expires_sends_nothing_more() -> None:
 
 def test_record_that_is_given_up_in_its_handler_sends_nothing_more() -> None:
     """What it has sent is dropped."""
-    held = _Held(1, with_messages=True, transactions=MemoryTransactions())
+    held = Held(1, with_messages=True, transactions=MemoryTransactions())
     (message,) = held.messages
     assert message.send("out", b"1")
     assert held.it.take_out(0, message, "old")
@@ -690,7 +559,7 @@ def test_record_that_is_given_up_in_its_handler_sends_nothing_more() -> None:
 
 def test_dead_letter_may_be_an_output_of_its_record() -> None:
     """The transaction that commits the record writes it; None was written elsewhere."""
-    held = _Held(2, transactions=MemoryTransactions())
+    held = Held(2, transactions=MemoryTransactions())
     assert held.it.outputs is not None
     letter = Output.make("dead", b"1")
     for message, made in zip(held.messages, (letter, None), strict=True):
@@ -703,7 +572,7 @@ def test_dead_letter_may_be_an_output_of_its_record() -> None:
 
 def test_tree_ends_with_the_delivery_of_its_message() -> None:
     """Nothing is kept of it, whether the record is retried or given up; other messages end none."""
-    held = _Held(3)
+    held = Held(3)
     nacked, rejected, plain = held.messages
     nacked.tree()
     rejected.tree()
@@ -732,7 +601,7 @@ def _said(caplog: pytest.LogCaptureFixture) -> list[tuple[Any, ...]]:
 
 def test_checkpoint_that_was_cut_is_told_when_that_begins(caplog: pytest.LogCaptureFixture) -> None:
     """Again only after one that was whole; each is counted."""
-    held = _Held()
+    held = Held()
     with caplog.at_level(logging.WARNING, LOG):
         held.it.note_cut(None, 0)
         assert (_said(caplog), held.it.is_truncated) == ([], False)
@@ -750,7 +619,7 @@ def test_attempts_that_did_not_fit_are_told_when_they_are_twice_as_many(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The first time at once; none is no news, and fewer are none."""
-    held = _Held()
+    held = Held()
     with caplog.at_level(logging.WARNING, LOG):
         for forgotten in (0, 1, 0, 1, 2, 3, 4):
             held.it.note_cut(None, forgotten)
