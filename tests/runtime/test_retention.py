@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from consumer_sdk import Consumer, Message, Ordering, Partition, Retry
+from consumer_sdk.records import AtPosition
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Faults, MemoryAdapter
 from tests.runtime.bench import QUICK, Bench, bench
@@ -216,5 +218,28 @@ def test_consumer_that_keeps_no_position_goes_on_as_asked_too(
             b.append("new")
             assert (await anext(consumer)).position == rest
             assert consumer.stats().lost == lost
+
+    bench(test)
+
+
+def test_partition_that_was_overtaken_once_begins_at_start_when_it_comes_again() -> None:
+    """Nobody has kept where it was since: what was known then is not taken for it."""
+
+    async def test(b: Bench) -> None:
+        options: dict[str, Any] = {"max_in_flight": 4, "fetch_records": 4}
+        async with b.consumer(
+            group=None, start="latest", out_of_range="earliest", **options
+        ) as consumer:
+            await asyncio.sleep(1)
+            b.append(*map(str, range(10)))
+            old = [await anext(consumer) for _ in range(4)]
+            b.broker.truncate("s", 0, 8)
+            assert all(message.ack() for message in old)
+            assert (await anext(consumer)).position == 8
+            owner = consumer._engine._assignments
+            (held,) = owner.holdings
+            owner.lost([held])
+            again = replace(held, epoch=held.epoch + 1)
+            assert await owner.assigned([again]) == {again: AtPosition(10)}
 
     bench(test)
