@@ -507,7 +507,6 @@ class Cursors:
         """Whether there is something to be handed out."""
         if part.error:
             return self._take_error(plan, cursor, part, now)
-        cursor.rests_until = 0.0
         cursor.missing = NO_POSITION
         if part.diverging is not None:
             if plan.node == plan.leaders[cursor.tp][0]:

@@ -16,7 +16,7 @@ from aiokafka.errors import (
 )
 
 from consumer_sdk.adapters.kafka.fetch.cursor import OVERHEAD, Chunk, Cursor, Fault
-from consumer_sdk.adapters.kafka.fetch.cursors import ASIDE, Cursors, FetchOptions, Plan
+from consumer_sdk.adapters.kafka.fetch.cursors import ASIDE, PACE, Cursors, FetchOptions, Plan
 from consumer_sdk.adapters.kafka.fetch.structs import Fetched, PartitionAnswer
 from consumer_sdk.errors import PositionOutOfRangeError
 from tests.adapters.kafka.decoding.test_salvage import rows
@@ -167,6 +167,16 @@ def test_error_of_a_replica_leads_back_to_the_leader() -> None:
     assert bench.cursor.missing == 5  # the second one was the leader
 
 
+@pytest.mark.parametrize("code", [2, 17, 29])
+def test_error_of_a_replica_that_the_leader_would_have_too_comes_at_once(code: int) -> None:
+    """Only where the log ends may it know less."""
+    bench = Bench(rack="r")
+    bench.cursor.replica = 2, 100.0
+    plan = bench.plan(0.0)
+    assert (plan.node, bench.accept(plan, 0.0, part(error=code))) == (2, True)
+    assert isinstance(bench.cursor.front, Fault)
+
+
 # -- what an answer says ---------------------------------------------------------------------------
 
 
@@ -297,6 +307,31 @@ def test_replica_that_cannot_be_read_is_not_followed(replica: int, rack: str) ->
         assert found.wake_at == 0.25
 
 
+def test_leader_that_names_no_replica_is_asked_again() -> None:
+    """At once, and without fresh metadata."""
+    bench = Bench(rack="r")
+    assert not bench.accept(bench.plan(0.0), 0.0, part())
+    found = bench.cursors.look(0.03)
+    assert ([plan.node for plan in found.plans], found.is_stale) == ([1], False)
+
+
+@pytest.mark.parametrize("replica", [2, 0])
+def test_replica_that_is_named_is_asked_at_once(replica: int) -> None:
+    """Whether it has something nobody knows, though the leader had nothing, and others there have nothing."""
+    bench = Bench(A, rack="r")
+    bench.known.nodes.add(replica)
+    bench.known.leaders[B] = (replica, 3)
+    bench.open(B)
+    end = part(partition=1, highwater=5)
+    first, other = bench.cursors.look(0.0).plans
+    assert (first.node, other.node) == (1, replica)
+    bench.accept(other, 0.0, end)
+    bench.accept(bench.plan(1.0), 1.0, end)
+    bench.accept(first, 1.0, part(highwater=5, replica=replica))
+    plan = bench.plan(1.001)
+    assert (plan.node, set(plan.request.asks)) == (replica, {A, B})
+
+
 # -- a broker as a whole ---------------------------------------------------------------------------
 
 
@@ -328,6 +363,14 @@ def test_session_that_is_lost_is_opened_again_at_once_and_then_after_a_pause(cod
     bench.accept(bench.plan(0.35), 0.35, part())
     assert not bench.accept(bench.plan(1.0), 1.0, error=code)
     assert bench.plan(1.1).request.epoch == 0  # an answer that counts ends the row
+
+
+def test_lost_session_of_partitions_without_news_is_opened_again_at_once() -> None:
+    """What they have nobody knows any more."""
+    bench = Bench()
+    bench.accept(bench.plan(0.0), 0.0, part(highwater=5))
+    assert not bench.accept(bench.plan(1.0), 1.0, error=70)
+    assert bench.plan(1.001).request.epoch == 0
 
 
 def test_broker_that_refuses_for_another_reason_is_left_alone_for_a_while() -> None:
@@ -495,3 +538,126 @@ def test_node_with_two_requests_under_way_is_not_looked_at() -> None:
     bench.cursors.add(elsewhere)
     elsewhere.seek(0)
     assert bench.cursors.wants_look(elsewhere)  # nobody knows yet whom it is asked of
+
+
+def asked_aside(**options: Any) -> tuple[Bench, Plan, Plan]:
+    """Node 1 waits for the first partition since 1.0, and is asked aside for the second one."""
+    bench = Bench(A, **options)
+    bench.accept(bench.plan(0.0), 0.0, part(highwater=5))
+    waiting = bench.plan(1.0)
+    bench.open(B)
+    return bench, waiting, bench.plan(1.0)
+
+
+def test_partition_without_news_aside_is_asked_for_in_the_session_as_soon_as_that_can_be() -> None:
+    """The pause is between two requests aside."""
+    bench, waiting, aside = asked_aside()
+    bench.accept(aside, 1.01, session=0)
+    bench.accept(waiting, 1.03, part(highwater=5))
+    plan = bench.plan(1.04)
+    assert (set(plan.request.asks), plan.is_aside) == ({A, B}, False)
+
+
+@pytest.mark.parametrize("now, asked", [(1.09, {A}), (1.0 + ASIDE, {A, B})])
+def test_partition_that_is_asked_for_aside_is_not_asked_for_twice_unless_that_takes_long(
+    now: float, asked: set[TopicPartition]
+) -> None:
+    """Its answer is as good as there."""
+    bench, waiting, _aside = asked_aside()
+    bench.accept(waiting, 1.03, part(highwater=5))
+    assert bench.plan(now).request.asks.keys() == asked
+
+
+@pytest.mark.parametrize("now", [1.0 + ASIDE, 1.2])
+def test_node_that_wants_to_be_left_alone_is_not_looked_at_before(now: float) -> None:
+    """Though a partition is due: a look that finds nothing to do would follow the other."""
+    bench, _waiting, aside = asked_aside()
+    bench.accept(aside, 1.01, session=0, throttle=500)
+    assert bench.wakes(now) == 1.51
+
+
+def test_error_of_a_request_aside_is_the_brokers() -> None:
+    """It is left alone for a while; the session goes on."""
+    bench, waiting, aside = asked_aside()
+    assert not bench.accept(aside, 1.01, session=0, error=-1)
+    assert bench.wakes(1.2) == 1.26
+    assert not bench.accept(waiting, 1.3, part(highwater=5))
+    plan = bench.plan(1.4)
+    assert (set(plan.request.asks), plan.request.epoch) == ({A, B}, waiting.request.epoch + 1)
+
+
+def test_partition_that_had_news_aside_is_asked_for_aside_at_once() -> None:
+    """There may be more."""
+    bench, _waiting, aside = asked_aside()
+    assert bench.accept(aside, 1.01, part(partition=1, records=records(5, 8)), session=0)
+    again = bench.plan(1.02)
+    assert (again.is_aside, again.request.asks[B].offset) == (True, 8)
+
+
+def test_look_while_all_are_asked_for_is_the_last_one_before_the_answer() -> None:
+    """But for one that finds the answer late."""
+    bench = Bench(A)
+    bench.plan(0.0)
+    assert bench.wakes(0.001) == 5.5
+
+
+def test_partition_of_a_leader_that_hangs_is_asked_of_the_next_one_aside() -> None:
+    """Which waits for another one; what the old leader says after that does not count."""
+    bench = Bench(A)
+    hangs = bench.plan(0.0)
+    bench.known.leaders[B] = (2, 3)
+    bench.open(B)
+    bench.accept(bench.plan(0.0), 0.0, part(partition=1, highwater=5))
+    assert bench.plan(1.0).node == 2
+    bench.known.leaders[A] = (2, 4)
+    aside = bench.plan(1.1)
+    assert (aside.node, aside.is_aside, set(aside.request.asks)) == (2, True, {A})
+    assert not bench.accept(hangs, 1.2, part(records=records(5, 8)))
+    assert bench.cursor.front is None
+    assert bench.accept(aside, 1.3, part(records=records(5, 9)), session=0)
+
+
+def test_answer_that_cannot_be_used_ends_its_request_and_its_session() -> None:
+    """Each partition that was asked for has the fault, but for those that were sought meanwhile."""
+    bench = Bench(A, B)
+    bench.accept(bench.plan(0.0), 0.0)
+    plan = bench.plan(1.0)
+    assert plan.request.session == SESSION
+    bench.all[1].seek(20)
+    bench.cursors.unusable(plan, ValueError("no answer"))
+    assert isinstance(bench.cursor.front, Fault)
+    assert bench.all[1].front is None
+    again = bench.plan(1.1)
+    assert (again.is_aside, set(again.request.asks)) == (False, {B})
+    assert again.request.epoch == 0  # a new session
+
+
+# -- a broker that has nothing ----------------------------------------------------------------------
+
+
+def test_partition_that_a_session_says_nothing_of_has_nothing() -> None:
+    """A broker that does not wait is not asked again at once, though there should be something."""
+    bench = Bench(A)
+    bench.accept(bench.plan(0.0), 0.0, part(highwater=9))
+    bench.cursor.rewind()
+    bench.accept(bench.plan(0.1), 0.101)
+    assert bench.wakes(0.102) == 0.1 + PACE
+    assert bench.plan(0.1 + PACE).request.asks.keys() == {A}
+
+
+@pytest.mark.parametrize("isolation, highwater, stable", [(0, 5, 3), (1, 9, 5)])
+def test_partition_that_was_at_its_end_has_nothing_while_others_have(
+    isolation: int, highwater: int, stable: int
+) -> None:
+    """The end is that of what may be read; behind it, the broker may have something new."""
+    for offset in (5, 4):
+        bench = Bench(A, B, isolation=isolation)
+        end = part(highwater=highwater, last_stable=stable)
+        bench.accept(bench.plan(0.0), 0.0, end, part(partition=1, highwater=5))
+        bench.cursor.seek(offset)
+        bench.accept(bench.plan(0.1), 0.101, part(partition=1, records=records(5, 8)))
+        bench.all[1].pause()
+        if offset == 5:
+            assert bench.wakes(0.102) == 0.1 + PACE
+        else:
+            assert bench.plan(0.102).request.asks.keys() == {A}

@@ -907,6 +907,8 @@ async def test_replica_that_has_less_than_was_read_is_left() -> None:
     part = PartitionAnswer("t", 0, 0, 5, 5, 0, (), -1, (0, 5), b"")
     assert not cursors.accept(plan, Fetched(0, 0, 7, [part]), 0.0)
     assert not cursor.queue
+    found = cursors.look(0.01)
+    assert (found.plans, found.is_stale, found.wake_at) == ([], True, SMALL.backoff)
     (plan,) = cursors.look(1.0).plans
     assert plan.node == 1
     assert plan.request.asks[A].last_epoch == 0
