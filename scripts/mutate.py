@@ -43,6 +43,8 @@ MEMORY = 1_000_000_000
 """Bytes: a loop may also fill the machine."""
 SERVERS = ("kafka", "kinesis", "pulsar", "zookeeper", "spark")
 """Tests with these marks take too long to be run for each mutant."""
+PLAIN = (bool, int, float, str, bytes)
+"""Of these a class may have some, beside its functions."""
 OPTIONS = (
     *("-q", "-s", "--assert=plain", "-p", "no:cacheprovider", "--hypothesis-seed=0"),
     *("-o", "timeout=0", "-m", f"not ({' or '.join(('campaign', *SERVERS))})"),
@@ -73,10 +75,22 @@ def replace_functions(original: object, changed: object) -> None:
         old = vars(original).get(name)
         if isinstance(new, type) and new.__module__ == getattr(changed, "__name__", None):
             replace_functions(old, new)
+            replace_values(old, new)
         elif (function := function_of(old)) and (other := function_of(new)):
             function.__code__ = other.__code__
             function.__defaults__ = other.__defaults__
             function.__kwdefaults__ = other.__kwdefaults__
+
+
+def replace_values(original: object, changed: object) -> None:
+    """Gives a class the numbers and texts of another one."""
+    for name, old in list(vars(original).items()):
+        if name.startswith("__") or type(old) not in PLAIN:
+            continue
+        if name in vars(changed):
+            setattr(original, name, vars(changed)[name])
+        else:
+            delattr(original, name)
 
 
 def function_of(found: object) -> types.FunctionType | None:
@@ -138,11 +152,13 @@ class Runner:
         for mutant in wanted(path, self.only):
             count += 1
             reaching = [test for test in self.tests if test.reaches(mutant)]
-            if (killer := first_failing(reaching, mutant)) is None:
+            if not (reaching or mutant.lines):  # values alone: no test runs a line of theirs
+                reaching = list(self.tests)
+            if (failed := first_failing(reaching, mutant)) is None:
                 print(f"survives {len(reaching)} tests:", *mutant.key, sep="  ", flush=True)
                 survivors.append(mutant)
-            else:
-                self.tests.remove(killer)
+            elif reaching:
+                self.tests.remove(killer := reaching[failed])
                 self.tests.insert(0, killer)
         print(f"{path.name}: {count} mutants, {len(survivors)} survived", flush=True)
         return count, survivors
@@ -191,8 +207,8 @@ def traced(paths: frozenset[str]) -> Iterator[dict[str, set[int]]]:
     threading.settrace(None)
 
 
-def first_failing(tests: Sequence[Test], mutant: Mutant) -> Test | None:
-    """The first test that fails with a mutant, in a child of this process."""
+def first_failing(tests: Sequence[Test], mutant: Mutant) -> int | None:
+    """Which test is the first to fail with a mutant, in a child of this process; 0 if the import fails."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -201,7 +217,7 @@ def first_failing(tests: Sequence[Test], mutant: Mutant) -> Test | None:
     status = os.waitpid(child, 0)[1]
     begun = os.read(reader, 1_000_000)  # a byte for each test that was begun
     os.close(reader)
-    return tests[max(len(begun) - 1, 0)] if status else None
+    return max(len(begun) - 1, 0) if status else None
 
 
 def fails(items: Sequence[pytest.Item], mutant: Mutant, writer: int) -> bool:
