@@ -1,9 +1,17 @@
-"""Requests to commit: which version a broker gets, and what a real one makes of it."""
+"""Requests for topics and to commit: which version a broker gets, and what a real one makes of it."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from consumer_sdk.adapters.kafka.client.protocol import (
+    NO_TOPIC_ID,
+    TopicDescriptions,
+    milliseconds,
+    topic_id_text,
+)
 from consumer_sdk.adapters.kafka.commits.metadata import at_offset
 from consumer_sdk.adapters.kafka.commits.structs import (
     OffsetCommitById,
@@ -16,6 +24,37 @@ from consumer_sdk.records import AckFlush, OutcomeKind
 from tests.adapters.kafka.world import World, coordinator_of
 
 UNKNOWN_MEMBER, FENCED_INSTANCE = 25, 82
+ID = bytes(range(16))
+
+
+@pytest.mark.parametrize(
+    "newest, version", [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (11, 5), (12, 12), (13, 12)]
+)
+def test_topics_are_described_and_never_created(newest: int, version: int) -> None:
+    """By id too from version 12 on; brokers before version 4 are not told that they shall create none."""
+    cases: list[tuple[Any, list[bytes]]] = [
+        *((["t", "u"], []), (["t"], [ID]), ([], [ID]), ([], []), (None, []))
+    ]
+    for names, ids in cases:
+        made = TopicDescriptions(names, ids).prepare({3: (0, newest)})
+        assert ("tags" in made.SCHEMA.names) == made.FLEXIBLE_VERSION
+        assert made.encode()
+        by_name = names and [(NO_TOPIC_ID, name, {}) for name in names]
+        by_id: list[Any] = [(topic_id, None, {}) for topic_id in ids]
+        assert version == made.API_VERSION
+        if version < 12:
+            assert made.topics == names
+            assert not getattr(made, "allow_auto_topic_creation", version >= 4)
+            continue
+        assert made.topics == ([*(by_name or ()), *by_id] if ids else by_name)
+        assert not made.allow_auto_topic_creation
+        assert not made.include_topic_authorized_operations
+
+
+def test_times_and_ids_are_as_kafka_has_them() -> None:
+    """Milliseconds are rounded; an id is the text that Kafka's own tools print."""
+    assert [milliseconds(time) for time in (0.0, 0.0004, 0.0006, 300.5)] == [0, 0, 1, 300_500]
+    assert topic_id_text(ID) == "AAECAwQFBgcICQoLDA0ODw"
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from consumer_sdk.adapters.kafka.groups.subscriptions import (
     Subscription,
     read_claims,
     write_claims,
+    write_generation,
 )
 from tests.adapters.kafka.groups.java_groups import (
     NAMES,
@@ -179,9 +180,11 @@ def test_cooperative_partition_that_moves_is_left_out(case: Case) -> None:
             assert other == member or not tps & claims.partitions
 
 
-def member(topics: str, owned: str = "-", generation: int = -1) -> GroupMember:
+def member(
+    topics: str, owned: str = "-", generation: int = -1, data: bytes | None = None
+) -> GroupMember:
     """A cooperative member."""
-    sub = Subscription(frozenset(topics.split(",")), None, partitions(owned), generation)
+    sub = Subscription(frozenset(topics.split(",")), data, partitions(owned), generation)
     return GroupMember(sub)
 
 
@@ -198,6 +201,14 @@ def test_claim_of_the_newer_generation_counts() -> None:
     """A member that was away does not take back what others have by now (KIP-792)."""
     old, new = member("t", "t:0,t:1", 3), member("t", "t:0,t:1", 4)
     assert cooperate({"a": old, "b": new}, t=2) == {"a": "", "b": "t:0"}
+
+
+def test_generation_in_the_user_data_counts_where_the_subscription_tells_none() -> None:
+    """Librdkafka and old Java have it there alone; a generation of the subscription, the first one too, comes first."""
+    old, new = (member("t", "t:0,t:1", -1, write_generation(number)) for number in (3, 4))
+    assert cooperate({"a": old, "b": new}, t=2) == {"a": "", "b": "t:0"}
+    first, none = member("t", "t:0,t:1", 0, write_generation(-1)), member("t", "t:0,t:1")
+    assert cooperate({"a": first, "b": none}, t=2) == {"a": "t:0", "b": ""}
 
 
 def test_two_claims_of_one_generation_are_both_given_up() -> None:
@@ -240,6 +251,19 @@ def test_sticky_member_tells_its_last_assignment() -> None:
     said = StickyAssignor().subscription(held, last)
     assert read_claims(said.user_data) == last
     assert StickyAssignor().subscription(held, Claims()).user_data is None
+
+
+def test_partitions_move_until_no_move_is_left() -> None:
+    """A member that was given something may have too much by then, for one that could take nothing before."""
+    wanted = {"a": ("x", "-"), "b": ("x,y", "x:0"), "c": ("y", "y:0,y:1,y:2,y:3,y:4")}
+    members = {
+        name: GroupMember(
+            Subscription(frozenset(topics.split(",")), write_claims(Claims(partitions(had), 1)))
+        )
+        for name, (topics, had) in wanted.items()
+    }
+    found = StickyAssignor().assign(members, {"x": 1, "y": 5})
+    assert {name: len(each.partitions) for name, each in found.items()} == {"a": 1, "b": 2, "c": 3}
 
 
 def test_large_group_of_different_topics_is_levelled() -> None:

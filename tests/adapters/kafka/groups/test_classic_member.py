@@ -276,6 +276,7 @@ def test_eager_leader_that_came_back_to_a_cooperative_assignor_joins_once_more()
         (RangeAssignor(), [], "t:0,t:1,t:2,t:3,u:0", True),  # the predecessor had a topic more
         (RangeAssignor(), ["z"], "t:0,t:1", False),
         (RoundRobinAssignor(), ["z"], "t:0,t:2", False),
+        (RoundRobinAssignor(), ["z"], "t:0,t:1,t:2", True),
         (RangeAssignor(), ["z"], "t:0,t:1,t:2,t:3", True),
         (StickyAssignor(), [], "t:0,t:1", True),
         (StickyAssignor(), ["z"], "t:0,t:1,t:2", False),  # it depends on what they had

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from aiokafka import errors as kafka
 
 from consumer_sdk.adapters.kafka.groups.choosing import ClassicMembers
-from consumer_sdk.adapters.kafka.groups.refusals import refusal, unlike
+from consumer_sdk.adapters.kafka.groups.refusals import (
+    ADVICE,
+    refusal,
+    unlike,
+    unsupported,
+)
 from consumer_sdk.errors import (
     AdapterError,
     ConfigurationError,
@@ -22,9 +28,13 @@ OTHER_TYPE = "the group is of another type"
     [
         (23, True, ConfigurationError, OTHER_STRATEGY),
         (23, False, ConfigurationError, OTHER_TYPE),
+        (35, False, ConfigurationError, "use protocol='classic' or 'auto'"),
+        (42, False, AdapterError, "the broker finds the request invalid"),
+        (69, False, ConfigurationError, OTHER_TYPE),
         (81, True, AdapterError, "raise the broker's group.max.size"),
         (82, True, AdapterError, "its own words; this member was replaced"),
         (111, False, AdapterError, "end the other one"),
+        (112, False, ConfigurationError, "does not know the assignor"),
         (128, False, ConfigurationError, "RE2"),
     ],
 )
@@ -44,7 +54,19 @@ def test_refusal_is_never_called_transient(code: int) -> None:
     """The membership is over: a consumer that fetched on would wait outside the group for ever."""
     for is_classic in (True, False):
         error = refusal(code, "its own words", "joining group 'g'", is_classic=is_classic)
+        assert isinstance(error, AdapterError | ConfigurationError)
         assert not isinstance(error, TransientAdapterError)
+        is_ours = code in ADVICE and not (is_classic and code == 23)
+        assert is_ours or type(error.__cause__) is kafka.for_code(code)
+
+
+def test_broker_that_does_not_know_the_request_is_told_apart() -> None:
+    """With the client's own error as the cause."""
+    cause = kafka.IncompatibleBrokerVersion("no version")
+    error = unsupported(cause, "joining group 'g'")
+    assert str(error).startswith("joining group 'g': IncompatibleBrokerVersion: no version; ")
+    assert "use protocol='classic'" in str(error)
+    assert error.__cause__ is cause
 
 
 @pytest.mark.parametrize(
@@ -59,6 +81,7 @@ def test_refusal_is_never_called_transient(code: int) -> None:
         ),
         (ClassicMembers("consumer", "mine", 1), "by 'mine': give an assignor class of that name"),
         (ClassicMembers("connect", "default", 1), "another type, 'connect': give another group="),
+        (ClassicMembers("connect", "", 1), "another type, 'connect': give another group="),
     ],
 )
 def test_members_that_share_out_otherwise_are_named_with_what_to_give(

@@ -95,7 +95,8 @@ def test_broker_reads_what_was_said_in_the_newest_version_it_knows(
     """A broker that knows no static members is told of none, and none gets what its version has no field for."""
     wire = to_wire(request_)
     made = wire.prepare({wire.API_KEY: (0, newest)})
-    assert version == made.API_VERSION
+    assert (wire.API_KEY, version) == (made.API_KEY, made.API_VERSION)
+    assert ("tags" in made.SCHEMA.names) == made.FLEXIBLE_VERSION
     read = sent(request_, newest)
     assert read.encode() == made.encode()
     found = read.to_object()
@@ -166,6 +167,7 @@ def test_pattern_needs_a_broker_that_evaluates_it() -> None:
     with pytest.raises(IncompatibleBrokerVersion, match="evaluates no patterns"):
         request.prepare({68: (0, 0)})
     assert sent(replace(FULL, pattern=""), 0).topics == ["t", "u"]  # there is none to end
+    assert sent(replace(FULL, topics=(), pattern="^t.*"), 1).pattern == "^t.*"
 
 
 def test_broker_without_the_consumer_protocol_is_told_apart() -> None:
@@ -200,6 +202,11 @@ def told(response: Any) -> Answer:
             structs.JoinGroupResponseV9(0, 79, -1, None, None, "", False, "new", [], {}),
             JoinAnswer(79, -1, "", "", "new"),
         ),
+        (
+            structs.JoinGroupResponseV9(0, 79, -1, None, None, "", False, "new", None, {}),
+            JoinAnswer(79, -1, "", "", "new"),
+        ),
+        (structs.SyncGroupResponseV5(0, 27, None, None, None, {}), SyncAnswer(27)),
         (SyncGroupResponse_v1(0, 0, b"mine"), SyncAnswer(0, b"mine")),
         (SyncGroupResponse_v3(0, 27, b""), SyncAnswer(27)),
         (structs.SyncGroupResponseV5(0, 0, "consumer", "range", b"x", {}), SyncAnswer(0, b"x")),
@@ -226,10 +233,18 @@ def told(response: Any) -> Answer:
             structs.ConsumerHeartbeatResponseV1(0, 0, None, "me", 3, 5000, ([],), {}),
             ConsumerHeartbeatAnswer(0, "", "me", 3, 5.0, {}),
         ),
+        (
+            structs.ConsumerHeartbeatResponseV1(0, 0, None, "me", 3, 5000, (None,), {}),
+            ConsumerHeartbeatAnswer(0, "", "me", 3, 5.0, {}),
+        ),
+        (
+            structs.ConsumerHeartbeatResponseV1(0, 0, None, "me", 3, 5000, ([(ONE, None)],), {}),
+            ConsumerHeartbeatAnswer(0, "", "me", 3, 5.0, {ONE: frozenset()}),
+        ),
     ],
 )
 def test_answer_is_read_in_every_version(response: Any, answer: Answer) -> None:
-    """An empty assignment is not the same as one that has not changed."""
+    """An empty assignment is not the same as one that has not changed; a list that is null is empty."""
     assert told(response) == answer
 
 
