@@ -6,6 +6,7 @@ import asyncio
 import re
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -14,8 +15,12 @@ from typing import Any
 
 import pytest
 from aiokafka.abc import AbstractTokenProvider
+from aiokafka.errors import IllegalSaslStateError, KafkaConnectionError
 
+from consumer_sdk.adapters.kafka.client import listeners
+from consumer_sdk.adapters.kafka.client.listeners import look_at_listener, reach_first
 from consumer_sdk.errors import AdapterError, ConfigurationError, TransientAdapterError
+from consumer_sdk.testing import Simulation, simulate
 from consumer_sdk.testing.servers.ports import HOST
 from tests.adapters.kafka.client.test_token_providers import unsigned
 from tests.adapters.kafka.world import World, numbered, values
@@ -179,3 +184,201 @@ async def test_server_that_closes_each_connection_may_come_back(world: World) ->
             with pytest.raises(TransientAdapterError):
                 adapter = world.adapter("t", security_protocol=protocol, connect_timeout=0.3)
                 await adapter.open(world.owner())
+
+
+# -- what a listener answers, told by a script --------------------------------------------------
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+CLOSED = ConnectionResetError("gone")
+
+
+class Listener:
+    """Answers whoever speaks its protocol, and closes the connection of others.
+
+    Args:
+        speaks: its ``security_protocol``; "" for none of Kafka's.
+
+    Attributes:
+        answers: bytes that come in the place of its own.
+        asked: whether TLS was spoken, and how long an answer was waited for.
+    """
+
+    def __init__(self, speaks: str, answers: bytes | None = None) -> None:
+        self.speaks = speaks
+        self.answers = answers
+        self.distrust: ssl.SSLError | None = None
+        self.asked: list[tuple[bool, float]] = []
+
+    async def answer_of(
+        self, host: str, port: int, question: bytes, tls: ssl.SSLContext | None, patience: float
+    ) -> bytes:
+        """In the place of a connection."""
+        assert (host, port) == ("h", 9092)
+        self.asked.append((tls is not None, patience))
+        if not self.speaks:
+            raise CLOSED
+        if (tls is not None) != self.speaks.endswith("SSL"):
+            return b""
+        if tls is not None and tls.verify_mode != ssl.CERT_NONE and self.distrust is not None:
+            raise self.distrust
+        if self.answers is not None:
+            return self.answers
+        size, key, version, correlation = struct.unpack_from(">ihhi", question)
+        assert (size, key, version) == (len(question) - 4, 17, 1)
+        assert question.endswith(b"\xff\xff\0\5PLAIN")
+        return struct.pack(">iih", 6, correlation, 33 if self.speaks.startswith("SASL") else 34)
+
+
+async def seen(
+    monkeypatch: pytest.MonkeyPatch, listener: Listener, given: str, error: Exception = CLOSED
+) -> Exception | None:
+    """What a look at a listener finds."""
+    monkeypatch.setattr(listeners, "answer_of", listener.answer_of)
+    tls = ssl.create_default_context() if given.endswith("SSL") else None
+    return await look_at_listener(error, "h", 9092, given, tls=tls, patience=0.5)
+
+
+@pytest.mark.parametrize("given", PROTOCOLS)
+@pytest.mark.parametrize("speaks", PROTOCOLS)
+async def test_listener_is_known_by_its_answers(
+    monkeypatch: pytest.MonkeyPatch, speaks: str, given: str
+) -> None:
+    """What speaks as we do has closed the connection for another reason."""
+    found = await seen(monkeypatch, Listener(speaks), given)
+    if speaks == given:
+        assert found is None
+        return
+    assert isinstance(found, ConfigurationError)
+    assert str(found) == (
+        f"security_protocol='{given}', but the listener at h:9092 speaks {speaks}: give "
+        f"security_protocol='{speaks}', or the port of another listener"
+    )
+
+
+@pytest.mark.parametrize("given", PROTOCOLS)
+@pytest.mark.parametrize(
+    "listener",
+    [
+        Listener(""),
+        Listener("PLAINTEXT", b""),
+        Listener("PLAINTEXT", struct.pack(">ii", 6, 0x5D4B)),
+        Listener("PLAINTEXT", struct.pack(">iih", 6, 7, 34)),
+    ],
+    ids=["closes", "says nothing", "is cut off", "is no Kafka"],
+)
+async def test_what_is_no_answer_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, listener: Listener, given: str
+) -> None:
+    """A server that restarts closes connections too; both ways to speak are tried."""
+    listener.asked.clear()
+    assert await seen(monkeypatch, listener, given) is None
+    assert listener.asked[:2] == [(False, 0.5), (True, 0.5)]
+    assert len(listener.asked) == 2 + given.endswith("SSL")
+
+
+@pytest.mark.parametrize("given", ["SSL", "SASL_SSL"])
+async def test_certificate_that_is_not_trusted_is_said(
+    monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    """It is asked for with the client's own TLS; if the error has told it before, it is not asked again."""
+    distrust = ssl.SSLCertVerificationError(1, "no")
+    distrust.verify_message = "self-signed certificate"
+    for error, questions in ((CLOSED, 3), (distrust, 2)):
+        listener = Listener(given)
+        listener.distrust = distrust
+        found = await seen(monkeypatch, listener, given, error)
+        assert isinstance(found, AdapterError)
+        assert "the certificate of h:9092 is not trusted (self-signed certificate)" in str(found)
+        assert len(listener.asked) == questions
+
+
+@pytest.mark.parametrize(
+    "error, is_asked",
+    [
+        (ConnectionAbortedError(), True),
+        (BrokenPipeError(), True),
+        (KafkaConnectionError(), True),
+        (asyncio.IncompleteReadError(b"", 4), True),
+        (ssl.SSLError(1, "no"), True),
+        (IllegalSaslStateError(), True),
+        (ConnectionRefusedError(), False),
+        (TimeoutError(), False),
+        (ValueError(), False),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_only_a_connection_that_was_closed_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, *, is_asked: bool
+) -> None:
+    """Any other error says by itself what is wrong."""
+    listener = Listener("PLAINTEXT")
+    found = await seen(monkeypatch, listener, "SASL_PLAINTEXT", error)
+    assert bool(listener.asked) == is_asked
+    assert isinstance(found, ConfigurationError) == is_asked
+
+
+HOSTS = [("h", 9092, None), ("i", 9093, None)]
+
+
+async def reached(failures: list[Exception | None], timeout: float = 8.0) -> list[str]:
+    """The servers that are tried; None answers, and a `TimeoutError` hangs."""
+    tried: list[str] = []
+
+    async def reach(host: str, port: int) -> None:
+        tried.append(f"{host}:{port}")
+        failure = failures[len(tried) - 1]
+        if isinstance(failure, TimeoutError):
+            await asyncio.sleep(1e6)
+        if failure is not None:
+            raise failure
+
+    await reach_first(HOSTS, timeout, reach, "PLAINTEXT", None)
+    return tried
+
+
+async def test_first_server_that_answers_is_enough() -> None:
+    """The next one is tried where one is away."""
+    assert await reached([None]) == ["h:9092"]
+    assert await reached([ConnectionRefusedError(), None]) == ["h:9092", "i:9093"]
+
+
+async def test_servers_that_cannot_be_reached_are_named() -> None:
+    """With the last failure; one that is not ours is kept as the cause."""
+    last = ConnectionRefusedError("not there")
+    with pytest.raises(
+        TransientAdapterError, match=r"servers h:9092, i:9093: .*not there"
+    ) as found:
+        await reached([ValueError("first"), last])
+    assert found.value.__cause__ is last
+    with pytest.raises(TransientAdapterError, match="there is no server"):
+        await reach_first([], 8.0, lambda *_: asyncio.sleep(0), "PLAINTEXT", None)
+
+
+async def test_listener_that_closed_the_connection_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its protocol is said in the place of the failure."""
+    monkeypatch.setattr(listeners, "answer_of", (listener := Listener("SSL")).answer_of)
+    with pytest.raises(ConfigurationError, match=r"bootstrap_servers h:9092.*speaks SSL"):
+        await reach_first(HOSTS[:1], 8.0, closes, "PLAINTEXT", None)
+    assert listener.asked == [(False, 2.0), (True, 2.0)]  # two seconds at most
+    with pytest.raises(ConfigurationError):
+        await reach_first(HOSTS[:1], 1.5, closes, "PLAINTEXT", None)
+    assert listener.asked[2:] == [(False, 1.5), (True, 1.5)]
+
+
+async def closes(_host: str, _port: int) -> None:
+    """Ends the connection."""
+    raise CLOSED
+
+
+def test_servers_share_the_time() -> None:
+    """A silent one leaves the others theirs."""
+
+    async def main(_simulation: Simulation) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        assert await reached([TimeoutError(), None]) == ["h:9092", "i:9093"]
+        assert loop.time() - began == pytest.approx(4.0)
+
+    simulate(main)
