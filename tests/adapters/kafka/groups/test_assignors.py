@@ -253,17 +253,52 @@ def test_sticky_member_tells_its_last_assignment() -> None:
     assert StickyAssignor().subscription(held, Claims()).user_data is None
 
 
-def test_partitions_move_until_no_move_is_left() -> None:
-    """A member that was given something may have too much by then, for one that could take nothing before."""
-    wanted = {"a": ("x", "-"), "b": ("x,y", "x:0"), "c": ("y", "y:0,y:1,y:2,y:3,y:4")}
-    members = {
+def stuck(
+    counts: dict[str, int], **members: tuple[str, str]
+) -> dict[str, frozenset[TopicPartition]]:
+    """Who gets what of sticky members; each one's topics, and what it had."""
+    group = {
         name: GroupMember(
             Subscription(frozenset(topics.split(",")), write_claims(Claims(partitions(had), 1)))
         )
-        for name, (topics, had) in wanted.items()
+        for name, (topics, had) in members.items()
     }
-    found = StickyAssignor().assign(members, {"x": 1, "y": 5})
-    assert {name: len(each.partitions) for name, each in found.items()} == {"a": 1, "b": 2, "c": 3}
+    found = StickyAssignor().assign(group, counts)
+    return {name: each.partitions for name, each in found.items()}
+
+
+def test_partitions_move_until_no_move_is_left() -> None:
+    """A member that was given something may have too much by then, for one that could take nothing before."""
+    found = stuck({"x": 1, "y": 5}, a=("x", "-"), b=("x,y", "x:0"), c=("y", "y:0,y:1,y:2,y:3,y:4"))
+    assert {name: len(each) for name, each in found.items()} == {"a": 1, "b": 2, "c": 3}
+
+
+def test_what_was_just_given_out_moves_before_what_stays() -> None:
+    """A partition that has moved costs its member what it knows of the records."""
+    had = "z:0,z:1,z:2,z:3,z:4,z:5"
+    few = ("z", "-")
+    found = stuck({"x": 4, "z": 6}, a=("x,z", had), b=("x", "x:0"), c=few, d=few, e=few)
+    assert TopicPartition("x", 0) in found["b"]
+    assert {name: len(each) for name, each in found.items()} == {
+        "a": 2,
+        "b": 2,
+        "c": 2,
+        "d": 2,
+        "e": 2,
+    }
+    found = stuck({"x": 1, "y": 4}, a=("y", "y:2"), b=("x,y", "x:0,y:0"), c=("x", "-"))
+    assert found["c"] == partitions("x:0")
+    assert (found["a"] >= partitions("y:2"), found["b"] >= partitions("y:0")) == (True, True)
+
+
+def test_member_takes_back_what_it_had_before_anything_else() -> None:
+    """It was given to another one only for a moment, while the assignment was made."""
+    had = {"a": "x:0", "b": "x:1,x:2,x:3,x:4,y:1,z:0,z:1", "c": "-", "d": "-"}
+    topics = {"a": "x,z", "b": "x,y,z", "c": "y,z", "d": "y,z"}
+    members = {name: (topics[name], had[name]) for name in had}
+    found = stuck({"x": 5, "y": 3, "z": 2}, **members)
+    stayed = sum(len(found[name] & partitions(had[name])) for name in had)
+    assert (stayed, sorted(map(len, found.values()))) == (4, [2, 2, 3, 3])
 
 
 def test_large_group_of_different_topics_is_levelled() -> None:

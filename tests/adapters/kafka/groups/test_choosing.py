@@ -48,7 +48,7 @@ class Coordinator:
     def check(self, code: int) -> None:
         """As the client's cluster does."""
         if code == MOVED:
-            raise kafka.NotCoordinatorForGroupError("g")
+            raise kafka.NotCoordinatorForGroupError("it is looked up again")
 
     async def send(self, request: Any) -> Any:
         """What it answers, as bytes and back."""
@@ -112,7 +112,7 @@ async def test_refusal_is_no_answer(coordinator: Coordinator) -> None:
 )
 async def test_coordinator_that_has_moved_is_looked_up_again(coordinator: Coordinator) -> None:
     """The group's coordinator hears of each code."""
-    with pytest.raises(kafka.NotCoordinatorForGroupError):
+    with pytest.raises(kafka.NotCoordinatorForGroupError, match="looked up again"):
         await chosen(coordinator)
 
 

@@ -73,7 +73,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
 
 def adapter(**options: Any) -> KafkaAdapter:
     """One that is not connected, though it is open."""
-    given = {"bootstrap_servers": "127.0.0.1:1", "connect_timeout": 7.0}
+    given: dict[str, Any] = {"bootstrap_servers": "127.0.0.1:1", "connect_timeout": 7.0}
     made: Any = KafkaAdapter("in", group="g", **(given | options))
     made._opened = SimpleNamespace(options=made._options, is_closed=False)
     return cast("KafkaAdapter", made)

@@ -46,7 +46,7 @@ class Asked:
         self._bench = bench
         self._outcomes = bench.session.committer.outcomes
         bench.session.committer.outcomes = self.outcomes
-        bench.cluster.forget = self.forgotten.append  # type: ignore[method-assign]
+        bench.cluster.forget = self.forgotten.append  # type: ignore[method-assign, assignment]  # another name of the argument
 
     async def outcomes(self, flushes: Any, answers: Any) -> list[Outcome]:
         """What became of each flush."""
