@@ -219,13 +219,13 @@ class ConsumerMember(Member):
         self._timing.hurry(now)
 
     def poll(self, now: float) -> Request | None:
-        if self._in_flight is not None or self.has_left or now < self.wake_at():
+        if now < self.wake_at():
             return None
-        if self._phase is _Phase.LEAVING and now >= self._leave_end:
+        if now >= self._leave_end:
             self._phase = _Phase.LEFT  # the session has ended, and the membership with it
             return None
         self._in_flight = self._request(now)
-        self._timing.sent(now)
+        self._timing.sent_at = now
         if self._hears:
             self._hears, self._unheard_since = False, now
         return self._in_flight
@@ -277,7 +277,6 @@ class ConsumerMember(Member):
             self._try_again(answer.error, answer.message, now)
         elif self._frees_instance:  # free, or another member's: the join will tell
             self._frees_instance = False
-            self._timing.hurry(now)
         elif answer.error:
             self._answered_error(answer.error, answer.message, now)
         elif answer.epoch <= 0 or now >= self._timing.sent_at + self._session_timeout:
@@ -309,7 +308,6 @@ class ConsumerMember(Member):
 
     def _tell_all_later(self, now: float) -> None:
         self._tells_all = True
-        self._told = None
         self._timing.back_off(now)
 
     def _answered_well(
@@ -364,9 +362,7 @@ class ConsumerMember(Member):
 
     def _acknowledge(self, now: float) -> None:
         """At once where the coordinator waits for it: it gives the next member nothing before."""
-        if self._phase is not _Phase.MEMBER or self._holdings.draining:
-            return
-        if self._told != self._holdings.owned():
+        if not self._holdings.draining and self._told != self._holdings.owned():
             self._timing.hurry(now)
 
     # -- errors ---------------------------------------------------------------------------------
@@ -444,18 +440,16 @@ class ConsumerMember(Member):
             return
         self._forget()
         self._phase = _Phase.LEAVING if self._may_be_known else _Phase.LEFT
-        self._frees_instance = False
         self._leave_end = now + self._session_timeout
         self._timing.hurry(now)
 
     def _answered_leaving(
         self, request: ConsumerHeartbeat, answer: ConsumerHeartbeatAnswer, now: float
     ) -> None:
+        is_known = answer.error in (0, FENCED_EPOCH, UNRELEASED_INSTANCE)
         if answer.error in TRANSIENT:
             self._try_again(answer.error, answer.message, now)
-        elif request.epoch >= JOINS and answer.error in (0, FENCED_EPOCH, UNRELEASED_INSTANCE):
-            self._timing.hurry(now)  # it is known: it still has to leave
-        else:
+        elif request.epoch < JOINS or not is_known:  # else it still has to leave
             self._phase = _Phase.LEFT
 
 
@@ -547,6 +541,7 @@ class _Timing:
     """When the next request is due. All in seconds of the caller's clock.
 
     Attributes:
+        sent_at: when the last request was sent.
         interval: between heartbeats, as the coordinator has told it last.
     """
 
@@ -562,17 +557,15 @@ class _Timing:
         """When to send."""
         return max(self._due, self._not_before)
 
-    def sent(self, now: float) -> None:
-        """The next one is due an interval after this one was sent, not after its answer."""
-        self.sent_at = now
-        self._due = now + self.interval
-
     def hurry(self, now: float) -> None:
         """Sent as soon as may be."""
         self._due = min(self._due, now)
 
     def answered(self, interval: float, *, keep_back_off: bool) -> None:
-        """All is well; or is it so only until the next error? Then ``keep_back_off``."""
+        """All is well; or is it so only until the next error? Then ``keep_back_off``.
+
+        The next one is due an interval after this one was sent, not after its answer.
+        """
         self.interval = interval if interval > 0 else self.interval
         self._due = self.sent_at + self.interval
         self._failures = self._failures if keep_back_off else 0

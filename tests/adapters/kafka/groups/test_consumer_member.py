@@ -130,9 +130,38 @@ def test_join_tells_everything_and_owns_nothing() -> None:
     """Epoch 0 and an id of its own; the topics in order, and no pattern."""
     play = Play(topics=["two", "one", "one"], rack="r", assignor="uniform")
     assert (play.member.epoch, play.member.held, play.member.has_left) == (-1, frozenset(), False)
+    assert play.member.held_until == -math.inf
     assert play.poll() == ConsumerHeartbeat(
         *("g", "me", 0, None, "r", DRAIN, ("one", "two"), "", "uniform"), owned={}
     )
+    assert play.member.held_until == -math.inf
+
+
+def test_member_id_that_the_coordinator_gives_is_used() -> None:
+    """The first brokers of the protocol may give one; where the answer names none, the member's own stays."""
+    play = Play()
+    play.say(play.poll(), epoch=1, member_id="given")
+    assert play.member.member_id == "given"
+    assert play.later().member_id == "given"
+    assert joined().member.member_id == "me"
+
+
+def test_interval_that_is_none_is_not_taken() -> None:
+    """The member would heartbeat without a rest."""
+    play = joined("one/0")
+    play.say(play.later(), interval=2.0)
+    assert play.member.wake_at() == play.now + 2.0
+    play.say(play.later(), interval=0.0)
+    assert play.member.wake_at() == play.now + 2.0
+
+
+def test_heartbeat_may_be_due_at_once() -> None:
+    """Whoever knows that an answer may have more to tell does not wait for the interval."""
+    play = joined("one/0")
+    assert play.member.wake_at() > play.now
+    play.member.hurry(play.now)
+    play.say(play.poll())
+    assert play.member.wake_at() == play.now + INTERVAL
 
 
 def test_member_ids_differ() -> None:
@@ -192,7 +221,9 @@ def test_unresolved_partitions_are_owned_once_they_have_a_name() -> None:
     assert play.poll().owned == told("one/0", "new/1")
 
 
-@pytest.mark.parametrize("error", [LOADING, NOT_AVAILABLE, NOT_COORDINATOR, -1])
+@pytest.mark.parametrize(
+    "error", [-1, 7, 13, LOADING, NOT_AVAILABLE, NOT_COORDINATOR, 19, 20, 56, 89]
+)
 def test_brokers_trouble_is_asked_again_after_a_while(error: int) -> None:
     """The whole request, later each time, but at most a second."""
     play = Play()
@@ -206,6 +237,21 @@ def test_brokers_trouble_is_asked_again_after_a_while(error: int) -> None:
         assert (request.epoch, request.topics, request.owned) == (0, ("one",), {})
     assert waits == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0, 1.0]
     assert play.answer(request, "one/0") == [Assigned(tps("one/0"))]
+
+
+def test_error_of_the_server_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """It may stay for long; if it comes again after a good answer, it is told again. Others pass soon."""
+    play = joined("one/0")
+    with caplog.at_level(logging.WARNING):
+        play.say(play.later(), LOADING)
+        assert not caplog.records
+        for _ in range(3):
+            play.say(play.later(), -1)
+        assert len(caplog.records) == 1
+        play.say(play.later())
+        play.say(play.later(), -1)
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
+    assert "'g', member me: the coordinator answers error -1 (why)" in caplog.text
 
 
 @pytest.mark.parametrize("error", [24, 29, 30, 35, 42, 69, 81, INSTANCE_FENCED, 112, 128, 9999])
@@ -302,6 +348,15 @@ def test_released_counts_for_what_is_being_drained_alone() -> None:
     assert play.member.held == tps("one/0")
 
 
+def test_assignment_that_is_as_before_is_acknowledged_too() -> None:
+    """The coordinator waits for what the member owns, whenever it has told an assignment."""
+    play = joined("one/0")
+    beat = play.later()
+    assert beat.owned is None
+    assert play.answer(beat, "one/0") == []
+    assert play.poll().owned == told("one/0")
+
+
 def test_topic_made_again_is_another_one_of_the_same_name() -> None:
     """The old one's partition is drained before the new one's begins."""
     play = joined("one/0")
@@ -320,6 +375,23 @@ def test_both_topics_of_one_name_never_share_an_owner() -> None:
     assert play.answer(play.later(), "new/0", "one/0") == [Revoked(tps("one/0"))]
     assert play.release("one/0") == [Assigned(tps("one/0"))]
     assert play.poll().owned == told("new/0")
+
+
+def test_of_many_pairs_of_topics_the_clusters_are_meant() -> None:
+    """In whichever order they are looked at."""
+    names = [f"t{number}" for number in range(12)]
+    old, new = ({name: f"{age}{name}".ljust(16).encode() for name in names} for age in "on")
+    play = Play(topics=names)
+    play.member.metadata_changed({name: TopicInfo(old[name], 1) for name in names}, play.now)
+    of_old, of_new = ({each[name]: frozenset({0}) for name in names} for each in (old, new))
+    play.say(play.poll(), epoch=1, assignment=of_old)
+    play.say(play.poll(), epoch=1)
+    play.member.metadata_changed({name: TopicInfo(new[name], 1) for name in names}, play.now)
+    places = tps(*(f"{name}/0" for name in names))
+    assert play.say(play.later(), epoch=1, assignment={**of_new, **of_old}) == [Revoked(places)]
+    play.member.released(places, play.now)
+    assert play.member.events() == [Assigned(places)]
+    assert play.poll().owned == of_new
 
 
 def test_deleted_topic_leaves_by_its_name() -> None:
@@ -370,6 +442,29 @@ def test_lost_answer_makes_the_next_heartbeat_tell_all() -> None:
     assert play.answer(beat, "one/0", "one/1", epoch=5) == [Assigned(tps("one/1"))]
     assert (beat := play.poll()).owned == told("one/0", "one/1")
     assert (beat.epoch, beat.topics) == (5, ("one",))
+
+
+@pytest.mark.parametrize("epoch", [0, -1])
+def test_good_answer_without_an_epoch_counts_as_none(epoch: int) -> None:
+    """It is that of a member that leaves: a member has an epoch above 0."""
+    play = joined("one/0")
+    held_until = play.member.held_until
+    assert play.say(play.later(), epoch=epoch, assignment={}) == []
+    assert play.member.epoch == 1
+    assert play.member.held_until < held_until + INTERVAL
+    beat = play.later()
+    assert (beat.epoch, beat.topics, beat.owned) == (1, ("one",), told("one/0"))
+
+
+@pytest.mark.parametrize("instance", [None, "i"])
+def test_heartbeat_that_fails_is_sent_again_in_the_same_epoch(instance: str | None) -> None:
+    """A member goes on; only a static one whose join fails gives its place back first."""
+    play = joined("one/0", instance_id=instance)
+    play.fail(play.later())
+    assert play.later().epoch == 1
+    play = Play(instance_id=instance)
+    play.fail(play.poll())
+    assert play.later().epoch == (0 if instance is None else -2)
 
 
 def test_late_answer_to_what_has_failed_is_not_heard() -> None:
@@ -475,6 +570,24 @@ def test_heartbeat_that_was_given_up_may_be_carried_out_late() -> None:
     assert play.later().owned is None
 
 
+def test_heartbeat_that_was_given_up_is_over_after_a_minute() -> None:
+    """To the second: the next one tells no more than it has to, and its answer counts from when it was sent."""
+    play = joined("one/0", rebalance_timeout=8.0)
+    play.fail(play.later())
+    end = play.now + 60
+    play.say(play.later(), interval=1000.0)
+    play.now = end - 0.5
+    play.member.hurry(play.now)
+    play.say(play.poll(), interval=1000.0)
+    assert play.member.held_until == play.now + 8.0
+    play.now = end
+    play.member.hurry(play.now)
+    beat = play.poll()
+    assert (beat.topics, beat.owned) == (None, None)
+    play.say(beat)
+    assert play.member.held_until == play.now + SESSION
+
+
 def test_name_that_is_learnt_while_a_heartbeat_does_not_own_the_partition_waits_for_its_answer() -> (
     None
 ):
@@ -488,6 +601,17 @@ def test_name_that_is_learnt_while_a_heartbeat_does_not_own_the_partition_waits_
     assert play.member.events() == []
     assert play.say(beat, assignment=told("one/0", "one/1")) == []
     assert play.member.held == tps("one/0", "one/1")
+
+
+def test_name_that_is_learnt_while_a_heartbeat_tells_nothing_brings_the_partition_at_once() -> None:
+    """The coordinator goes on to take what was owned for owned."""
+    play = joined("one/0")
+    play.answer(play.later(), "one/0", "new/0")
+    play.say(play.poll())
+    beat = play.later()
+    assert beat.owned is None
+    play.member.metadata_changed({**TOPICS, "new": TopicInfo(NEW, 1)}, play.now)
+    assert play.member.events() == [Assigned(tps("new/0"))]
 
 
 def test_name_that_is_learnt_before_a_good_answer_brings_the_partition_with_it() -> None:
@@ -550,12 +674,14 @@ def test_answer_of_another_request_is_a_mistake() -> None:
 def test_instance_id_of_another_member_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     """It is free once that one's session has ended; the log says so once."""
     play = Play(instance_id="i")
-    request = play.poll()
+    request, waits = play.poll(), []
     with caplog.at_level(logging.WARNING):
         for _ in range(5):
             assert play.say(request, UNRELEASED) == []
+            waits.append(round(play.member.wake_at() - play.now, 3))
             request = play.later()
             assert (request.epoch, request.instance_id) == (0, "i")
+    assert waits == [0.1, 0.2, 0.4, 0.8, 1.0]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert play.answer(request, "one/0") == [Assigned(tps("one/0"))]
 
@@ -570,7 +696,7 @@ def test_instance_id_of_a_member_that_lives_is_refused_after_a_session(
     while not (events := play.say(request, UNRELEASED)):
         assert play.now < began + longest + 2
         request = play.later()
-    assert play.now > began + longest
+    assert began + longest < play.now < began + longest + 2
     assert events == [Refused(UNRELEASED, "why")]
     assert play.member.has_left
 
@@ -658,6 +784,16 @@ def test_leave_is_tried_until_the_session_has_ended() -> None:
     assert play.member.has_left
 
 
+def test_leave_is_not_sent_once_the_session_is_over() -> None:
+    """To the moment."""
+    for late in (-0.5, 0.0):
+        play = joined("one/0")
+        play.member.leave(play.now)
+        play.now += SESSION + late
+        assert (play.member.poll(play.now) is None) == (late == 0)
+        assert play.member.has_left == (late == 0)
+
+
 def test_member_that_never_joined_has_left() -> None:
     """There is nothing to send."""
     play = Play()
@@ -665,7 +801,9 @@ def test_member_that_never_joined_has_left() -> None:
     assert play.member.has_left
 
 
-@pytest.mark.parametrize("outcome", ["well", "fails", "unknown", "fenced", "refused", "loading"])
+@pytest.mark.parametrize(
+    "outcome", ["well", "fails", "unknown", "fenced", "unreleased", "refused", "loading"]
+)
 def test_leave_waits_for_the_join_and_assigns_nothing(outcome: str) -> None:
     """The join may have been carried out: its answer is waited for, and assigns nothing."""
     play = Play()
@@ -677,6 +815,7 @@ def test_leave_waits_for_the_join_and_assigns_nothing(outcome: str) -> None:
         "fails": lambda: play.fail(join),
         "unknown": lambda: play.say(join, UNKNOWN),
         "fenced": lambda: play.say(join, FENCED),
+        "unreleased": lambda: play.say(join, UNRELEASED),
         "refused": lambda: play.say(join, 128),
         "loading": lambda: play.say(join, LOADING),
     }
@@ -684,6 +823,8 @@ def test_leave_waits_for_the_join_and_assigns_nothing(outcome: str) -> None:
     assert play.member.held == frozenset()
     if outcome in ("unknown", "refused"):
         assert play.member.has_left
+    elif outcome in ("well", "fenced", "unreleased"):
+        assert play.poll().epoch == -1
     else:
         assert play.later().epoch == -1
 

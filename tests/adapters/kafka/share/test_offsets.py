@@ -17,6 +17,8 @@ from aiokafka.errors import (
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.share.offsets import (
     DESCRIBE_OFFSETS,
+    TELLS_LAG_FROM,
+    DescribeOffsets,
     DescribeOffsetsResponseV0,
     DescribeOffsetsResponseV1,
     ShareOffset,
@@ -56,6 +58,16 @@ async def asked(*answers: Any, version: int | None = 1) -> AsyncIterator[Any]:
             yield broker, cluster
         finally:
             await cluster.aclose()
+
+
+@pytest.mark.parametrize("newest, version", [(0, 0), (1, 1), (2, 1)])
+def test_broker_is_asked_in_the_newest_version_that_it_knows(newest: int, version: int) -> None:
+    """The lag comes with version 1."""
+    request = DescribeOffsets(groups=[("g", [("t", [0, 1])])])
+    made = request.prepare({DESCRIBE_OFFSETS: (0, newest)})
+    assert (request.API_KEY, version) == (made.API_KEY, made.API_VERSION)
+    assert ("tags" in made.SCHEMA.names) == made.FLEXIBLE_VERSION
+    assert (version >= TELLS_LAG_FROM) == bool(version)
 
 
 async def test_lag_comes_with_the_start_from_version_one_on() -> None:

@@ -31,9 +31,11 @@ VERSIONS = {76: (1, 1), 78: (1, 2), 79: (1, 2)}
 
 def sent(request: Any, version: int) -> dict[str, Any]:
     """The fields of a request in one version, as they come out at the other end."""
-    made = structs.to_wire(request).prepare(dict.fromkeys(VERSIONS, (1, version)))
-    assert version == made.API_VERSION
+    wire = structs.to_wire(request)
+    made = wire.prepare(dict.fromkeys(VERSIONS, (1, version)))
+    assert (wire.API_KEY, version) == (made.API_KEY, made.API_VERSION)
     names = made.SCHEMA.names
+    assert ("tags" in names) == made.FLEXIBLE_VERSION
     return dict(zip(names, made.SCHEMA.decode(BytesIO(made.encode())), strict=True))
 
 
