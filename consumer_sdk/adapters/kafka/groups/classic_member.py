@@ -280,7 +280,7 @@ class ClassicMember(Member):
     def poll(self, now: float) -> Request | None:
         """See `Member`."""
         self._expire(now)
-        if now >= self._looks_again and not self._has_ended:
+        if now >= self._looks_again:
             self._looks_again = math.inf
             self._wants_to_join("what was to be given up for others was not")
         self._waited = now
@@ -311,8 +311,7 @@ class ClassicMember(Member):
             return math.inf
         is_due = self._may_join() or (self._joined is not None and self._may_sync())
         due = self._not_before if is_due else max(self._next_heartbeat, self._not_before)
-        is_member = self._epoch >= 0 or self._joined is not None
-        return min(self._ends, self._looks_again, due if is_due or is_member else math.inf)
+        return min(self._ends, self._looks_again, due)
 
     def _may_join(self) -> bool:
         """An eager member drains first."""
@@ -358,10 +357,8 @@ class ClassicMember(Member):
             parts,
         )
 
-    def _heartbeat(self) -> Heartbeat | None:
+    def _heartbeat(self) -> Heartbeat:
         generation = self._epoch if self._joined is None else self._joined.generation
-        if generation < 0:
-            return None
         return Heartbeat(self._group, generation, self._member_id, self._instance_id)
 
     def _leave(self) -> LeaveGroup | None:
@@ -526,15 +523,12 @@ class ClassicMember(Member):
         factor = min(2 ** (self._attempts - 1), LONGEST_BACKOFF)
         is_first = at_once and self._attempts == 1
         self._not_before = now if is_first else now + FIRST_BACKOFF * factor
-        if isinstance(request, Heartbeat) and self._joined is None:
-            self._next_heartbeat = self._not_before
-        else:
+        if not isinstance(request, Heartbeat) or self._joined is not None:
             self._joined = None
             self._wants_to_join("the last join was cut short")
 
     def _refuse(self, error: int, message: str, offered: tuple[str, ...] = ()) -> None:
         self._lose(FENCED_AWAY if error == FENCED else "the group has refused this member")
-        self._joined, self._rejoin = None, None
         self._is_refused = True
         self._is_silent = self._is_silent or error == FENCED
         self._events.append(Refused(error, message, offered))
@@ -562,7 +556,6 @@ class ClassicMember(Member):
     def _forget(self) -> None:
         self._held.clear()
         self._draining.clear()
-        self._target = frozenset()
 
     def _expire(self, now: float) -> None:
         # A coordinator that is away for longer than a session, as one that restarts, keeps its members: it begins their
@@ -570,12 +563,9 @@ class ClassicMember(Member):
         self._is_overdue = self.held_until <= now < self._lost_at
         if now < self._lost_at:
             return
-        is_silent = self._is_kept or now >= self._proof + self._session
-        self._lose(SILENT if is_silent else OVERDUE)
-        if self._joined is not None and not self._is_joining:
+        self._lose(SILENT if now >= self._proof + self._session else OVERDUE)
+        if self._joined is not None:
             self._is_proven, self._next_heartbeat = False, now
-        elif not self._is_joining:
-            self._wants_to_join("the session or the rebalance was over")
 
     @property
     def _is_steady(self) -> bool:
@@ -606,7 +596,7 @@ class ClassicMember(Member):
         is_first, self._topics, self._knows_topics = not self._knows_topics, dict(topics), True
         if is_first:
             self._not_before = now
-        elif not self._has_ended and self._rejoin is None and topics.keys() != self._joined_topics:
+        elif topics.keys() != self._joined_topics:
             self._wants_to_join("the topics of the subscription have changed")
         self._look_at_counts()
 
@@ -616,12 +606,8 @@ class ClassicMember(Member):
         self._look_at_counts()
 
     def _look_at_counts(self) -> None:
-        if not self._has_ended and self._lead.has_changed(self._topics):
+        if self._lead.has_changed(self._topics):
             self._wants_to_join("topics of the group have more or fewer partitions")
-
-    @property
-    def _has_ended(self) -> bool:
-        return self._is_refused or self._is_leaving
 
     def _unknown_topics(self) -> AbstractSet[str]:
         return self.group_topics.difference(self._lead.others)
@@ -630,7 +616,6 @@ class ClassicMember(Member):
         """See `Member`. A request that is under way ends first: `failed` cuts it short. A static member says nothing."""
         self._is_leaving, self._not_before = True, now
         self._forget()
-        self._joined, self._rejoin = None, None
 
 
 class _Lead:

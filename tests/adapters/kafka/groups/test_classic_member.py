@@ -151,6 +151,10 @@ def test_member_asks_nothing_before_it_knows_its_topics() -> None:
     )
     assert (member.poll(0.0), member.wake_at()) == (None, math.inf)
     assert (member.member_id, member.epoch, member.held_until) == ("", -1, math.inf)
+    assert (member.unknown_topic_ids, member.has_left) == (frozenset(), False)
+    assert member.group_topics == frozenset()
+    member.metadata_changed(infos("t:1"), 5.0)
+    assert member.wake_at() == 5.0
 
 
 def test_first_join_says_who_it_is_and_what_it_wants() -> None:
@@ -189,6 +193,27 @@ def test_member_may_be_given_nothing() -> None:
     play.answer(SyncGroup, SyncAnswer(0, b""))
     assert play.events() == []
     play.beat()
+
+
+class Told(RangeAssignor):
+    """Remembers what it was told; shares nothing out."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Assignment, int]] = []
+
+    def assign(self, *_: object) -> dict[str, Assignment]:
+        raise AssertionError("the leader shares out")
+
+    def assigned(self, assignment: Assignment, generation: int) -> None:
+        self.told.append((assignment, generation))
+
+
+def test_assignor_of_a_follower_is_told_what_it_was_given() -> None:
+    """It may tell the next leader; the leader of now shares out alone."""
+    play = Play(assignor := Told())
+    play.join(7, protocol="range")
+    assert play.sync("t:0").assignments == ()
+    assert assignor.told == [(Assignment(partitions("t:0")), 7)]
 
 
 def leads(play: Play, *others: tuple[str, Subscription]) -> None:
@@ -349,6 +374,108 @@ def test_leader_that_is_to_look_again_does_not_wake_for_nothing() -> None:
     play.asks(JoinGroup)
 
 
+def withholds(play: Play) -> None:
+    """The member leads, and a static one has to give something up first."""
+    own = play.asks(JoinGroup)
+    claim = Subscription(frozenset({"t"}), owned=partitions("t:0,t:1,t:2,t:3"), generation=1)
+    members = (("me", None, own.protocols[0][1]), ("other", "i", write_subscription(claim)))
+    joined = JoinAnswer(0, 2, "cooperative-sticky", "me", "me", members)
+    play.member.answered(own, joined, play.now)
+    play.answer(SyncGroup, SyncAnswer(0, write_assignment(Assignment())))
+
+
+def test_leader_that_is_refused_looks_for_nothing_again() -> None:
+    """It has ended, and its owner would be woken without end."""
+    play = Play()
+    withholds(play)
+    play.beat(30)
+    assert names(play.events()) == ["Refused"]
+    assert play.member.wake_at() == math.inf
+    play.now += REBALANCE
+    assert (play.member.poll(play.now), play.member.wake_at()) == (None, math.inf)
+
+
+def test_leader_that_has_joined_again_looks_for_nothing_again() -> None:
+    """Whoever leads by then knows what is withheld."""
+    play = Play()
+    withholds(play)
+    end = play.now + REBALANCE
+    play.beat(27)
+    play.join(3)
+    play.sync("t:0")
+    while play.now <= end + REBALANCE:
+        play.beat()
+
+
+def test_leader_that_withholds_nothing_does_not_look_again() -> None:
+    """Though one of the members is static."""
+    play = Play()
+    own = play.asks(JoinGroup)
+    other = write_subscription(Subscription(frozenset({"t"})))
+    members = (("me", None, own.protocols[0][1]), ("other", "i", other))
+    joined = JoinAnswer(0, 2, "cooperative-sticky", "me", "me", members)
+    play.member.answered(own, joined, play.now)
+    assert set(map(len, parts(play.sync("t:0,t:1")).values())) == {2}
+    end = play.now + REBALANCE
+    while play.now <= end:
+        play.beat()
+
+
+def test_leader_that_came_back_joins_again_when_its_topics_grow() -> None:
+    """It counts from when it came back: its predecessor has shared out what there was."""
+    play = Play(RangeAssignor(), instance="i")
+    own = play.asks(JoinGroup)
+    members = (("i", "i", own.protocols[0][1]), ("z", "z", own.protocols[0][1]))
+    answer = JoinAnswer(0, 4, "range", "i", "i", members, skip_assignment=True)
+    play.member.answered(own, answer, play.now)
+    play.beat()
+    play.sync("t:0,t:1")
+    play.events()
+    play.tell("t:4")
+    assert play.events() == []
+    play.tell("t:5")
+    assert play.events() == [Revoked(partitions("t:0,t:1"))]
+
+
+def test_leader_asks_anew_for_a_topic_that_comes_back() -> None:
+    """It may have grown meanwhile; what stays is not asked for again."""
+    play = Play()
+    for generation, topics, is_asked in (
+        (1, "t,u", True),
+        (2, "t,u", False),
+        (3, "t", False),
+        (4, "t,u", True),
+    ):
+        own = play.asks(JoinGroup)
+        other = write_subscription(Subscription(frozenset(topics.split(","))))
+        members = (("me", None, own.protocols[0][1]), ("other", None, other))
+        answer = JoinAnswer(0, generation, "cooperative-sticky", "me", "me", members)
+        play.member.answered(own, answer, play.now)
+        sync = play.member.poll(play.now)
+        assert (sync is None) == is_asked
+        if sync is None:
+            play.member.group_metadata_changed(infos("u:2"), play.now)
+            sync = play.asks(SyncGroup)
+        assert isinstance(sync, SyncGroup)
+        data = write_assignment(Assignment(partitions("t:0")))
+        play.member.answered(sync, SyncAnswer(0, data), play.now)
+        play.beat(27)
+
+
+def test_topics_that_grow_while_the_leader_joins_need_no_further_join() -> None:
+    """Whoever leads then looks at the partitions of then."""
+    play = Play()
+    leads(play)
+    play.sync("t:0")
+    play.tell("t:5")
+    join = play.asks(JoinGroup)
+    play.tell("t:6")
+    answer = JoinAnswer(0, 2, "cooperative-sticky", "other", "me")
+    play.member.answered(join, answer, play.now)
+    play.sync("t:0")
+    play.beat()
+
+
 def test_unreadable_member_is_named_by_the_leader() -> None:
     """Nobody can share out then."""
     play = Play()
@@ -498,6 +625,34 @@ def test_claim_that_was_released_meanwhile_is_withdrawn() -> None:
     assert said(play.asks(JoinGroup)).owned == partitions("t:0")
 
 
+def test_claim_that_was_released_and_is_given_again_stands() -> None:
+    """There is nothing to withdraw."""
+    play = Play()
+    play.start()
+    play.beat(27)
+    play.join(2)
+    play.sync("t:0")
+    play.beat(27)
+    join = play.asks(JoinGroup)
+    play.release("t:1")
+    answer = JoinAnswer(0, 3, "cooperative-sticky", "leader", "me")
+    play.member.answered(join, answer, play.now)
+    play.sync("t:0,t:1")
+    assert play.events()[-1] == Assigned(partitions("t:1"))
+    play.beat()
+
+
+def test_topics_that_change_before_an_answer_is_proven_wait_for_its_sync() -> None:
+    """The generation is joined: another join would have all members join again."""
+    play = Play(instance="i")
+    join = play.asks(JoinGroup)
+    play.member.answered(join, JoinAnswer(0, 1, "cooperative-sticky", "leader", "me"), play.now)
+    play.tell("t:4,u:1")
+    play.beat()
+    play.sync("t:0")
+    assert said(play.asks(JoinGroup)).topics == {"t", "u"}
+
+
 def test_topic_that_is_no_longer_wanted_is_given_up() -> None:
     """Though the leader knew it as wanted."""
     play = Play(topics="t:4,u:1")
@@ -635,6 +790,43 @@ def test_refusal_is_told_and_ends_all(step: Step, error: int) -> None:
     assert (refused.error, refused.offered) == (error, ("cooperative-sticky",) * (error == 23))
     assert (play.member.poll(play.now + 99), play.member.wake_at()) == (None, math.inf)
     assert (play.member.held, play.member.epoch) == (frozenset(), -1)
+
+
+@pytest.mark.parametrize("instance", ["i", None])
+@pytest.mark.parametrize("error", [30, 82])
+def test_member_that_was_replaced_leaves_without_a_word(instance: str | None, error: int) -> None:
+    """Its successor has the instance id; another refusal leaves a membership that a dynamic member gives back."""
+    play = Play(instance=instance)
+    play.start()
+    play.beat(error)
+    lost, refused = play.events()
+    assert isinstance(lost, Lost)
+    assert isinstance(refused, Refused)
+    is_replaced = error == 82
+    assert ("group_instance_id has joined" in lost.reason) == is_replaced
+    assert ("group_instance_id has joined" in refused.message) == is_replaced
+    play.member.leave(play.now)
+    assert play.member.has_left == (is_replaced or instance is not None)
+
+
+@pytest.mark.parametrize("error", RETRIABLE)
+def test_heartbeat_before_the_sync_that_fails_is_joined_again(error: int) -> None:
+    """Nothing proves the answer to the join then."""
+    play = Play(instance="i")
+    join = play.asks(JoinGroup)
+    play.member.answered(join, JoinAnswer(0, 1, "cooperative-sticky", "leader", "me"), play.now)
+    play.beat(error)
+    play.now = play.member.wake_at()
+    assert play.asks(JoinGroup).member_id == "me"
+
+
+def test_member_that_is_forgotten_before_its_sync_starts_anew() -> None:
+    """A heartbeat that is to prove the join says so."""
+    play = Play(instance="i")
+    join = play.asks(JoinGroup)
+    play.member.answered(join, JoinAnswer(0, 1, "cooperative-sticky", "leader", "me"), play.now)
+    play.beat(25)
+    assert play.asks(JoinGroup).member_id == ""
 
 
 @pytest.mark.parametrize("error", RETRIABLE)
@@ -841,6 +1033,32 @@ def test_heartbeat_that_does_not_prove_a_late_answer_in_time_loses_all() -> None
     assert names(play.events()) == ["Lost"]
 
 
+@pytest.mark.parametrize(
+    "seconds, looks, kind",
+    [
+        (3.4, (), SyncGroup),
+        (4.9, (), SyncGroup),
+        (5.0, (), Heartbeat),
+        (2.9, (2.5,), SyncGroup),
+        (4.0, (3.0,), Heartbeat),
+    ],
+)
+def test_answer_to_a_join_is_quick_within_half_a_session(
+    seconds: float, looks: tuple[float, ...], kind: type[Request]
+) -> None:
+    """And while no look has found the member waiting for others."""
+    play = Play()
+    play.start()
+    play.beat(27)
+    sent, join = play.now, play.asks(JoinGroup)
+    for look in looks:
+        assert play.member.poll(sent + look) is None
+    play.now = sent + seconds
+    play.member.answered(join, JoinAnswer(0, 2, "cooperative-sticky", "leader", "me"), play.now)
+    assert play.events() == []
+    play.asks(kind)
+
+
 def test_answer_to_a_join_that_comes_late_is_proven_by_a_heartbeat() -> None:
     """The group may be stable by then: the session began long ago, and the SyncGroup does not renew it."""
     play = Play()
@@ -960,6 +1178,38 @@ def test_sync_that_is_answered_late_is_proven_by_a_heartbeat() -> None:
     assert play.member.held_until < play.now
     play.beat()
     assert (play.events(), play.member.held_until) == ([], play.now + SESSION)
+
+
+def waited_for(play: Play) -> SyncGroup:
+    """A SyncGroup for which the member has waited for longer than a session."""
+    play.start()
+    play.beat(27)
+    play.join(2)
+    sync = play.asks(SyncGroup)
+    for _ in range(5):
+        play.now = play.member.wake_at()
+        assert play.member.poll(play.now) is None
+    return sync
+
+
+def test_late_sync_is_trusted_to_have_begun_a_session_until_the_next_join() -> None:
+    """Nothing is handled before that is proven, nor is it lost."""
+    play = Play()
+    sync = waited_for(play)
+    given = SyncAnswer(0, write_assignment(Assignment(partitions("t:0,t:1"))))
+    play.member.answered(sync, given, play.now)
+    play.tell("t:4,u:1")
+    assert play.member.held_until < play.now
+    play.asks(JoinGroup)
+    assert (play.events(), play.member.held) == ([], partitions("t:0,t:1"))
+
+
+def test_late_sync_that_is_refused_has_begun_no_session() -> None:
+    """The coordinator is another one, which may never have heard of the member."""
+    play = Play()
+    sync = waited_for(play)
+    play.member.answered(sync, SyncAnswer(16), play.now)
+    assert names(play.events()) == ["CoordinatorLost", "Lost"]
 
 
 def test_rebalance_right_after_a_late_answer_leaves_its_whole_time_to_drain() -> None:
@@ -1096,11 +1346,27 @@ def test_process_that_was_stopped_while_it_joined_has_lost_all() -> None:
     join = play.asks(JoinGroup)
     play.now += SESSION
     play.member.answered(join, JoinAnswer(0, 2, "cooperative-sticky", "leader", "me"), play.now)
-    assert names(play.events()) == ["Lost"]
+    (lost,) = play.events()
+    assert isinstance(lost, Lost)
+    assert "no heartbeat was answered within session_timeout" in lost.reason
     play.beat()
     play.sync("t:0")
     assert play.events() == [Assigned(partitions("t:0"))]
     assert said(play.asks(JoinGroup)).owned == partitions("t:0"), "its old claim is withdrawn"
+
+
+def test_leader_that_was_stopped_before_its_sync_proves_that_it_is_a_member() -> None:
+    """The group may have gone on without it, and would refuse what it shares out."""
+    play = Play()
+    play.start()
+    play.beat(27)
+    leads(play, ("other", Subscription(frozenset({"u"}))))
+    play.member.group_metadata_changed(infos("u:2"), play.now)
+    play.now += SESSION
+    beat = play.asks(Heartbeat)
+    assert names(play.events()) == ["Lost"]
+    play.member.answered(beat, HeartbeatAnswer(0), play.now)
+    assert parts(play.asks(SyncGroup))["other"] == partitions("u:0,u:1")
 
 
 def test_join_that_fails_after_a_session_has_lost_all() -> None:
@@ -1114,6 +1380,22 @@ def test_join_that_fails_after_a_session_has_lost_all() -> None:
         play.member.poll(play.now)
     play.member.failed(join, play.now)
     assert names(play.events()) == ["CoordinatorLost", "Lost"]
+
+
+def test_release_after_a_loss_says_nothing_of_what_is_held_anew() -> None:
+    """The old owner ends late; the new one has begun by then."""
+    play = Play()
+    play.start()
+    play.beat(27)
+    play.join(2)
+    play.sync("t:0")
+    play.beat(25)
+    play.events()
+    play.join(3)
+    play.sync("t:0,t:1")
+    play.events()
+    play.release("t:1")
+    assert (play.events(), play.member.held) == ([], partitions("t:0,t:1"))
 
 
 def test_release_after_a_loss_is_nothing() -> None:
@@ -1146,6 +1428,7 @@ def test_static_member_leaves_without_a_word() -> None:
     """Its successor has the assignment at once (KIP-345)."""
     play = Play(instance="i")
     play.start()
+    assert not play.member.has_left
     play.member.leave(play.now)
     assert play.member.has_left
     assert play.member.poll(play.now) is None
@@ -1165,6 +1448,17 @@ def test_leave_waits_for_the_request_that_is_under_way() -> None:
     play.member.leave(play.now)
     assert (play.member.has_left, play.member.poll(play.now)) == (False, None)
     play.member.answered(join, JoinAnswer(79, member_id="me"), play.now)
+    assert play.asks(LeaveGroup).member_id == "me"
+
+
+def test_leave_after_a_join_that_is_refused_names_the_member() -> None:
+    """Such an answer has no id; the member keeps its own."""
+    play = Play()
+    play.start()
+    play.beat(27)
+    join = play.asks(JoinGroup)
+    play.member.leave(play.now)
+    play.member.answered(join, JoinAnswer(27), play.now)
     assert play.asks(LeaveGroup).member_id == "me"
 
 

@@ -432,6 +432,14 @@ def test_member_that_is_fenced_again_and_again_slows_down() -> None:
     assert waits == [0.1, 0.2, 0.4, 0.8, 1.0]
 
 
+def test_waits_begin_anew_after_a_good_heartbeat() -> None:
+    """Of a member: the coordinator is well again."""
+    play = joined("one/0")
+    for error in (LOADING, LOADING, LOADING, 0, LOADING):
+        play.say(play.later(), error)
+    assert play.member.wake_at() == pytest.approx(play.now + 0.1)
+
+
 def test_lost_answer_makes_the_next_heartbeat_tell_all() -> None:
     """The epoch may have been raised in it: to a full heartbeat of the old one the coordinator tells the new one."""
     play = joined("one/0", rack="r")
