@@ -16,7 +16,7 @@ from consumer_sdk.errors import (
     TransientAdapterError,
 )
 
-__all__ = ["refusal", "unlike", "unsupported"]
+__all__ = ["for_good", "refusal", "unlike", "unsupported"]
 
 OTHER_TYPE = (
     "the group is of another type: give another group=, or the protocol= that its members use "
@@ -67,7 +67,7 @@ def refusal(code: int, message: str, where: str, *, is_classic: bool) -> Consume
         is_classic: the member speaks the classic protocol, in which some codes mean something else.
     """
     if code not in ADVICE or (is_classic and code == INCONSISTENT):
-        return _for_good(translate(kafka.for_code(code)(message), where))
+        return for_good(translate(kafka.for_code(code)(message), where))
     kind, advice = ADVICE[code]
     said = f"{message}; " if message else ""
     return kind(f"{where}: {said}{advice} (error {code})")
@@ -99,7 +99,7 @@ def _of_assignor(members: ClassicMembers) -> str:
     return f"{said} an assignor class of that name in partition_assignment_strategy=, or another group="
 
 
-def _for_good(error: ConsumerSdkError) -> ConsumerSdkError:
+def for_good(error: ConsumerSdkError) -> ConsumerSdkError:
     """Makes an error final that passes elsewhere: the membership has ended with it, so another fetch would wait in vain."""
     if not isinstance(error, TransientAdapterError):
         return error

@@ -5,14 +5,10 @@ from __future__ import annotations
 from aiokafka import errors as kafka
 
 from consumer_sdk.adapters.kafka.client.faults import translate
+from consumer_sdk.adapters.kafka.groups.refusals import for_good
 from consumer_sdk.adapters.kafka.groups.runner import Speech
 from consumer_sdk.adapters.kafka.share.structs import from_wire, to_wire
-from consumer_sdk.errors import (
-    AdapterError,
-    ConfigurationError,
-    ConsumerSdkError,
-    TransientAdapterError,
-)
+from consumer_sdk.errors import AdapterError, ConfigurationError, ConsumerSdkError
 
 __all__ = ["SPEECH", "unsupported"]
 
@@ -44,10 +40,7 @@ def refusal(code: int, message: str, where: str) -> ConsumerSdkError:
         where: what was asked for; the message starts with it.
     """
     if code not in ADVICE:
-        error = translate(kafka.for_code(code)(message), where)
-        if not isinstance(error, TransientAdapterError):
-            return error
-        return AdapterError(f"{error}; the group refuses the member: start the consumer again")
+        return for_good(translate(kafka.for_code(code)(message), where))
     kind, advice = ADVICE[code]
     said = f"{message.rstrip('.')}; " if message else ""
     return kind(f"{where}: {said}{advice} (error {code})")

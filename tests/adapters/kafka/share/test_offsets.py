@@ -17,8 +17,6 @@ from aiokafka.errors import (
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.share.offsets import (
     DESCRIBE_OFFSETS,
-    TELLS_LAG_FROM,
-    DescribeOffsets,
     DescribeOffsetsResponseV0,
     DescribeOffsetsResponseV1,
     ShareOffset,
@@ -44,7 +42,7 @@ async def asked(*answers: Any, version: int | None = 1) -> AsyncIterator[Any]:
 
     async def answer(_request: Any) -> Any:
         code, partitions = left.pop(0)
-        topics: list[Any] = [("t", TOPIC, partitions)] if partitions else []
+        topics: Any = partitions and [("t", TOPIC, partitions)]
         return RESPONSES[version or 0](0, [("g", topics, code, None)], {})
 
     async with ScriptedBroker() as broker:
@@ -60,29 +58,23 @@ async def asked(*answers: Any, version: int | None = 1) -> AsyncIterator[Any]:
             await cluster.aclose()
 
 
-@pytest.mark.parametrize("newest, version", [(0, 0), (1, 1), (2, 1)])
-def test_broker_is_asked_in_the_newest_version_that_it_knows(newest: int, version: int) -> None:
-    """The lag comes with version 1."""
-    request = DescribeOffsets(groups=[("g", [("t", [0, 1])])])
-    made = request.prepare({DESCRIBE_OFFSETS: (0, newest)})
-    assert (request.API_KEY, version) == (made.API_KEY, made.API_VERSION)
-    assert ("tags" in made.SCHEMA.names) == made.FLEXIBLE_VERSION
-    assert (version >= TELLS_LAG_FROM) == bool(version)
-
-
 async def test_lag_comes_with_the_start_from_version_one_on() -> None:
     """Minus one is what the broker does not know: a group that has not begun, or has not settled anything yet."""
     rows = [(0, 5, 2, 37, 0, None), (1, -1, -1, -1, 0, None)]
     async with asked((0, rows)) as (broker, cluster):
         found = await share_offsets(cluster, "g", [SECOND, FIRST])
     assert found == {FIRST: ShareOffset(5, 37), SECOND: ShareOffset()}
-    assert broker.seen[-1].groups == [("g", [("t", [0, 1])])]
+    request = broker.seen[-1]
+    assert request.groups == [("g", [("t", [0, 1])])]
+    assert (1, "tags" in request.SCHEMA.names) == (request.API_VERSION, request.FLEXIBLE_VERSION)
 
 
 async def test_older_broker_tells_the_start_alone() -> None:
     """That of Kafka 4.1."""
-    async with asked((0, [(0, 5, 2, 0, None)]), version=0) as (_, cluster):
+    async with asked((0, [(0, 5, 2, 0, None)]), version=0) as (broker, cluster):
         assert await share_offsets(cluster, "g", [FIRST]) == {FIRST: ShareOffset(5, None)}
+    request = broker.seen[-1]
+    assert (0, "tags" in request.SCHEMA.names) == (request.API_VERSION, request.FLEXIBLE_VERSION)
 
 
 async def test_broker_without_the_request_is_said() -> None:
@@ -95,8 +87,8 @@ async def test_broker_without_the_request_is_said() -> None:
 async def test_group_or_partition_that_the_broker_does_not_know_has_not_begun() -> None:
     """That is no error: its first member may come yet."""
     missing = [(0, -1, -1, -1, UNKNOWN_TOPIC, "no such partition")]
-    async with asked((NO_GROUP, []), (0, missing), (0, [])) as (_, cluster):
-        for _ in range(3):
+    async with asked((NO_GROUP, []), (0, missing), (0, []), (0, None)) as (_, cluster):
+        for _ in range(4):
             assert await share_offsets(cluster, "g", [FIRST]) == {FIRST: ShareOffset()}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 from hypothesis import given
@@ -53,6 +54,8 @@ def drain(records: AcquiredRecords, most: int = 100) -> tuple[list[int], Taken]:
     said = Taken()
     while not records.is_empty:
         taken = records.take(ASSIGNMENT, most, 1 << 20)
+        assert not taken.messages or taken.unreadable is None
+        assert taken.size == sum(message.size for message in taken.messages)
         offsets += [message.position for message in taken.messages]
         said.gaps += taken.gaps
         said.released += taken.released
@@ -108,11 +111,35 @@ def test_unreadable_batch_is_clipped_to_what_was_acquired() -> None:
     assert (said.unreadable.first, said.unreadable.last) == (1, 2)
 
 
-@pytest.mark.parametrize("data", [b"", b"\0" * 11, b"\xff" * 200])
-def test_bytes_that_are_no_batch_end_all_the_same(data: bytes) -> None:
-    """Each offset is said something of."""
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("data", [b"", b"\0" * 11])
+def test_bytes_that_hold_no_batch_leave_all_to_come_again(data: bytes, count: int) -> None:
+    """Nothing is wrong with them."""
+    offsets, said = drain(acquired(data, (0, 3, count)))
+    assert (offsets, said.gaps, said.released) == ([], [], [0, 1, 2, 3])
+    assert (said.error, said.unreadable) == (None, None)
+
+
+def test_bytes_that_are_no_batch_come_again_and_are_unreadable_then() -> None:
+    """All of them: nobody knows where one of their records ends."""
+    data = b"\xff" * 200
+    offsets, said = drain(acquired(data, (0, 3, 1)))
+    assert (offsets, said.gaps, said.released) == ([], [], [0, 1, 2, 3])
+    assert isinstance(said.error, CorruptRecordException)
+    offsets, said = drain(acquired(data, (0, 3, 2)))
+    assert (offsets, said.gaps, said.released) == ([], [], [])
+    assert said.unreadable is not None
+    assert said.unreadable[:3] == (0, 3, data)
+
+
+def test_codec_that_is_missing_is_no_damage() -> None:
+    """Whoever installs it can read the records."""
+    raw = bytearray(batch(0, [0, 1]))
+    raw[22] |= 5  # no client has this one
+    raw[17:21] = calc_crc32c(bytes(raw[21:])).to_bytes(4)
     for count in (1, 2):
-        drain(acquired(data, (0, 3, count)))
+        with pytest.raises(UnsupportedCodecError):
+            drain(acquired(bytes(raw), (0, 1, count)))
 
 
 @given(
@@ -171,8 +198,9 @@ def test_what_the_bytes_do_not_reach_on_the_last_delivery_is_unreadable() -> Non
         (batch(64, [0, 1, 2, 3]), (0, 3, 1)),
         (batch(2, [0, 1, 2, 3]), (0, 3, 1)),
         (batch(0, [0, 1]) + batch(34, [0, 1]), (0, 3, 1)),
+        (batch(0, [0, 1, 2]) + batch(34, [0, 1]), (0, 3, 1)),
     ],
-    ids=["alone", "a little", "the last one"],
+    ids=["alone", "a little", "the last one", "the last one of one record"],
 )
 def test_batch_that_lies_elsewhere_costs_no_record(
     data: bytes, ranges: tuple[int, int, int]
@@ -181,7 +209,14 @@ def test_batch_that_lies_elsewhere_costs_no_record(
     offsets, said = drain(acquired(data, ranges))
     assert not offsets + said.gaps
     assert said.released == [0, 1, 2, 3]
-    assert said.error is not None
+    assert isinstance(said.error, CorruptRecordException)
+
+
+def test_last_record_in_a_batch_of_its_own_is_where_it_should_be() -> None:
+    """Batches behind it are other members'."""
+    data = batch(0, [0, 1]) + batch(3, [0]) + batch(34, [0, 1])
+    offsets, said = drain(acquired(data, (0, 3, 1)))
+    assert (offsets, said.gaps, said.error) == ([0, 1, 3], [2], None)
 
 
 def test_unreadable_batch_that_says_to_lie_elsewhere_leaves_nothing_unsaid() -> None:
