@@ -5,8 +5,8 @@
   marker. It is acknowledged as a gap.
 - An acquired offset that the bytes do not reach is released, and delivered again.
 - No checksum covers where a batch begins. If the first batch begins after the first acquired offset, or the last one is
-  between two, a bit may have flipped, and acquired records would be lost as gaps. So all are released once; at the
-  second delivery they are gaps.
+  between two, a bit may have flipped, and acquired records would be lost as gaps. So what is delivered for the first
+  time is released; at the second delivery it is gaps.
 - No record is released on its last delivery, after which the broker would drop it: its batch is decoded record by
   record at once.
 - Records that cannot be read are released once, because a bit may have flipped on the way (Java's consumer rejects
@@ -67,7 +67,6 @@ class AcquiredRecords:
         checks: checksums are compared.
 
     Attributes:
-        is_empty: nothing is left.
         deliveries: of the offsets whose delivery is not the first.
         acquisition: which one of the partition's it is.
         losses: of the partition, when these were acquired.
@@ -96,14 +95,14 @@ class AcquiredRecords:
         again = [each for each in self._ranges if each.delivery_count > 1]
         self.deliveries = {o: count for f, last, count in again for o in range(f, last + 1)}
         self._limit = limit
-        self.is_empty = False
         self._doubt: Exception | None = None
-        self._reader: Unpacker | Salvaged
-        if (misplaced := self._misplaced()) is None:
-            self._reader = self._open(data, self._first)
-        else:
-            self._reader = self._open(b"", self._first)
-            self._doubt = misplaced
+        self._reader: Unpacker | Salvaged = self._open(data, self._first)
+        self._misplacement = self._misplaced()
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is left."""
+        return not self._left
 
     def __len__(self) -> int:
         """Counts the offsets that were neither handed out nor acknowledged."""
@@ -118,7 +117,7 @@ class AcquiredRecords:
         return Unpacker(batches, skips_old=True)
 
     def _misplaced(self) -> Exception | None:
-        """Whether the batches cannot lie where they say; asked of first deliveries only."""
+        """The error for batches that cannot lie where they say; asked of first deliveries only."""
         spans, first, last = _spans(self._data), self._first, self._last
         if not spans:
             return None
@@ -140,6 +139,7 @@ class AcquiredRecords:
             UnsupportedCodecError: a library is missing.
         """
         taken = Taken()
+        self._release_misplaced(taken)
         while not taken.messages and taken.unreadable is None and not self.is_empty:
             if isinstance(self._reader, Salvaged) and self._reader.unreadable is not None:
                 self._take_unreadable(self._reader, self._reader.unreadable, taken)
@@ -156,6 +156,13 @@ class AcquiredRecords:
                 self._end_reader(taken)
         return taken
 
+    def _release_misplaced(self, taken: Taken) -> None:
+        """Releases what is delivered for the first time, if it may lie elsewhere."""
+        if self._misplacement is not None and (doubted := self._left - self.deliveries.keys()):
+            taken.error, taken.released = self._misplacement, sorted(doubted)
+            self._left -= doubted
+        self._misplacement = None
+
     def _sort_out(self, messages: list[Message], size: int, taken: Taken) -> None:
         """Keeps what was acquired, and finds the gaps."""
         left, reached = self._left, self._reader.next_fetch_offset
@@ -169,8 +176,6 @@ class AcquiredRecords:
         if reached > self._first:
             taken.gaps += self._pop(self._first, min(reached, self._last + 1) - 1)
             self._first = reached
-        if reached > self._last or not left:
-            self.is_empty = True
 
     def _pop(self, first: int, last: int) -> list[int]:
         """What is left of a range."""
@@ -217,12 +222,9 @@ class AcquiredRecords:
     def keep_last_deliveries(self) -> None:
         """Hands out nothing else any more; what is left out is told of as nothing: its holder releases it."""
         self._left.intersection_update(self._last_deliveries())
-        if not self._left:
-            self.is_empty = True
 
     def _release(self, taken: Taken) -> None:
         taken.released += self._pop(self._first, self._last)
-        self.is_empty = True
 
     # -- what cannot be read --------------------------------------------------------------------
 
@@ -230,8 +232,7 @@ class AcquiredRecords:
         """Releases a range once; the second time it is taken apart."""
         taken.gaps += self._pop(self._first, self._reader.next_fetch_offset - 1)
         self._first = max(self._first, self._reader.next_fetch_offset)
-        if not self._left:
-            self.is_empty = True
+        if self.is_empty:
             return
         if min(self._left) not in self.deliveries and not self._is_last_delivery():
             taken.error = error
@@ -260,8 +261,6 @@ class AcquiredRecords:
         self._first = max(self._first, last + 1)
         if offsets:
             taken.unreadable = found._replace(first=offsets[0], last=offsets[-1])
-        if not self._left:
-            self.is_empty = True
 
     def _behind(self, position: int) -> bytes:
         """From the batch on that holds an offset, or lies behind it."""

@@ -14,6 +14,8 @@ from consumer_sdk.adapters.kafka.share.messages import AcquiredRange
 from consumer_sdk.adapters.kafka.share.reading import AcquiredRecords, Taken
 from consumer_sdk.records import Assignment, Partition
 from tests.adapters.kafka.decoding.test_record_batches import COMPRESSED, bomb, peak
+from tests.adapters.kafka.decoding.test_salvage import damaged
+from tests.adapters.kafka.decoding.test_unpacking import emptied
 
 ASSIGNMENT = Assignment(Partition("t", "0"), 1)
 
@@ -212,6 +214,20 @@ def test_batch_that_lies_elsewhere_costs_no_record(
     assert isinstance(said.error, CorruptRecordException)
 
 
+def test_what_comes_again_is_read_beside_what_may_lie_elsewhere() -> None:
+    """It was released before: only what is delivered for the first time comes again."""
+    data = batch(0, [0, 1]) + batch(34, [0, 1])
+    offsets, said = drain(acquired(data, (0, 1, 2), (2, 3, 1)))
+    assert (offsets, said.gaps, said.released) == ([0, 1], [], [2, 3])
+    assert isinstance(said.error, CorruptRecordException)
+    offsets, said = drain(acquired(batch(2, [0, 1]), (0, 1, 1), (2, 3, 2)))
+    assert (offsets, said.gaps, said.released) == ([2, 3], [], [0, 1])
+    last = acquired(data, (0, 1, 2), (2, 3, 1), limit=2)
+    last.keep_last_deliveries()
+    offsets, said = drain(last)
+    assert (offsets, said.gaps, said.released, said.error) == ([0, 1], [], [], None)
+
+
 def test_last_record_in_a_batch_of_its_own_is_where_it_should_be() -> None:
     """Batches behind it are other members'."""
     data = batch(0, [0, 1]) + batch(3, [0]) + batch(34, [0, 1])
@@ -241,6 +257,45 @@ def test_records_that_were_compacted_meanwhile_are_gaps_with_their_second_delive
     offsets, said = drain(acquired(batch(64, [0]), (0, 3, 2)))
     assert said.gaps == [0, 1, 2, 3]
     assert not offsets + said.released
+
+
+@pytest.mark.parametrize("first, last", [(3, 5), (4, 4), (4, 5), (3, 4)])
+def test_records_beside_an_unreadable_one_of_their_batch_are_read(first: int, last: int) -> None:
+    """The second time; before, it and what follows come again. Those that are not acquired are left out."""
+    raw, wanted = damaged(0), set(range(first, last + 1))
+    offsets, said = drain(acquired(raw, (first, last, 1)))
+    assert (offsets, said.gaps) == (sorted(wanted & {3}), [])
+    assert said.released == sorted(wanted - {3})
+    for most in (1, 100):
+        offsets, said = drain(acquired(raw, (first, last, 2)), most)
+        assert (offsets, said.gaps, said.released) == (sorted(wanted - {4}), [], [])
+        assert said.unreadable is not None
+        assert (said.unreadable.first, said.unreadable.last) == (4, 4)
+
+
+def test_unreadable_batch_of_unknown_length_ends_with_what_was_acquired_together() -> None:
+    """The broker says that those offsets lie in the log; what was acquired behind them may be read."""
+    data = batch(0, [0], last=1, bad=True) + batch(3, [0, 1])
+    offsets, said = drain(acquired(data, (0, 1, 2), (3, 4, 2)))
+    assert (offsets, said.gaps, said.released) == ([3, 4], [], [])
+    assert said.unreadable is not None
+    assert (said.unreadable.first, said.unreadable.last) == (0, 1)
+
+
+def test_offsets_of_a_batch_that_was_emptied_are_gaps_before_what_is_damaged() -> None:
+    """Nothing is wrong with those."""
+    data = emptied(batch(0, [0, 1])) + batch(2, [0, 1], bad=True)
+    offsets, said = drain(acquired(data, (0, 3, 1)))
+    assert (offsets, said.gaps, said.released) == ([], [0, 1], [2, 3])
+    assert said.error is not None
+
+
+def test_deliveries_of_a_range_are_those_of_its_offsets() -> None:
+    """Both ends count; the first delivery is none."""
+    records = acquired(batch(0, [0, 1, 2, 3, 4, 5]), (0, 1, 2), (2, 3, 1), (4, 5, 3))
+    assert records.counts(0, 5) == [2, 2, 3, 3]
+    assert (records.counts(1, 4), records.counts(2, 3)) == ([2, 3], [])
+    assert (records.counts(0, 0), records.counts(5, 9)) == ([2], [3])
 
 
 @pytest.mark.parametrize("kind", COMPRESSED.values(), ids=COMPRESSED.keys())
