@@ -219,8 +219,8 @@ def _partition(version: int, number: int, ask: Ask) -> bytes:
         packed = (number, ask.leader_epoch, ask.offset, ask.last_epoch, NO_OFFSET, ask.max_bytes)
         return struct.pack(">iiqiqib", *packed, 0)
     if version >= EPOCHS:
-        packed = (number, ask.leader_epoch, ask.offset, NO_OFFSET, ask.max_bytes, 0)
-        return struct.pack(">iiqqi", *packed[:5])
+        told = (number, ask.leader_epoch, ask.offset, NO_OFFSET, ask.max_bytes)
+        return struct.pack(">iiqqi", *told)
     return struct.pack(">iqi", number, ask.offset, ask.max_bytes)
 
 

@@ -200,6 +200,7 @@ def test_new_cursor_is_nowhere_and_asks_for_nothing() -> None:
     assert (cursor.topic_id, cursor.last_epoch, cursor.held, cursor.buffered) == (None, -1, 0, 0)
     is_any = [cursor.is_asked, cursor.is_idle, cursor.has_lost_past, cursor.is_closed]
     assert not any(is_any)
+    assert (cursor.aside_at, cursor.node, cursor.replica) == (0.0, None, None)
     assert (cursor.past_end, cursor.missing, cursor.continues_at(0)) == (-1, -1, False)
     cursor.close()  # says nothing to anybody
 

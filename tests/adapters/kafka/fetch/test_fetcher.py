@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import wraps
@@ -627,6 +628,79 @@ async def test_metadata_that_do_not_come_are_asked_for_again() -> None:
     await reader.read(10)
     assert reader.seen[A] == list(range(5))
     await reader.fetcher.aclose()
+
+
+@virtual
+async def test_metadata_are_asked_for_again_after_a_pause_however_many_want_them() -> None:
+    """Once in a second, while they do not come."""
+    cluster = FakeCluster()
+    cluster.create(A)
+    cluster.create(B)
+    cluster.stale.clear()
+    time = asyncio.get_running_loop().time
+    began, asked = time(), list[float]()
+    faulty: Any = cluster
+    faulty.refresh = lambda: asked.append(time() - began)
+    reader = Reader(cluster)
+    reader.open(A)
+    await asyncio.sleep(0.03)
+    reader.open(B)
+    await asyncio.sleep(4)
+    assert asked == pytest.approx([0.0, 0.1, 1.1, 2.1, 3.1])
+    await reader.fetcher.aclose()
+
+
+@virtual
+async def test_metadata_that_came_are_not_asked_for_again() -> None:
+    """Nor are there more looks than requests and their pauses need."""
+    cluster = FakeCluster()
+    cluster.create(A).append(5)
+    reader = Reader(cluster)
+    reader.open(A)
+    await reader.read(1)
+    cluster.elect(A, 2)
+    cluster.append(A, 5)
+    calls: Counter[str] = Counter()
+    refresh, leader_of = cluster.refresh, cluster.leader_of
+
+    def asked() -> None:
+        calls["asked"] += 1
+        refresh()
+
+    def looked(tp: TopicPartition) -> tuple[int, int] | None:
+        calls["looked"] += 1
+        return leader_of(tp)
+
+    faulty: Any = cluster
+    faulty.refresh, faulty.leader_of = asked, looked
+    await reader.read(20)
+    assert reader.seen[A] == list(range(10))
+    assert 1 <= calls["asked"] <= 3
+    assert calls["looked"] < 200
+    assert len(reader.fetcher._tasks) <= 2  # what is done is let go
+    await reader.fetcher.aclose()
+
+
+def test_defect_ends_all_fetching_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever waits for records is woken, and raises it."""
+    defect = ValueError("a defect")
+
+    def leader_of(_tp: TopicPartition) -> tuple[int, int]:
+        raise defect
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        faulty: Any = cluster
+        faulty.leader_of = leader_of
+        reader = Reader(cluster)
+        reader.open(A)
+        await asyncio.sleep(0)
+        await asyncio.wait_for(reader._news.wait(), 1)
+        assert reader.fetcher.error is defect
+        await reader.fetcher.aclose()
+
+    virtual(test)()
+    assert "fetching has ended" in caplog.text
 
 
 @virtual

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.errors import IncompatibleBrokerVersion
 from aiokafka.protocol.fetch import (
     FetchRequest_v4,
     FetchRequest_v11,
@@ -84,8 +85,12 @@ def request_schema(topic: Any) -> Schema:
     )
 
 
-def answer_schema(topic: Any) -> Schema:
-    """Versions 12 and 13, but for tags, which are bytes as they are."""
+def answer_schema(topic: Any, tags: Any = TaggedFields) -> Schema:
+    """Versions 12 and 13, but for a partition's tags, which are bytes as they are.
+
+    Args:
+        tags: how those of all else are encoded.
+    """
     return Schema(
         ("throttle", Int32),
         ("error", Int16),
@@ -104,19 +109,17 @@ def answer_schema(topic: Any) -> Schema:
                         ("log_start", Int64),
                         (
                             "aborted",
-                            CompactArray(
-                                ("producer", Int64), ("first", Int64), ("tags", TaggedFields)
-                            ),
+                            CompactArray(("producer", Int64), ("first", Int64), ("tags", tags)),
                         ),
                         ("replica", Int32),
                         ("records", CompactBytes),
                         ("tags", Raw),
                     ),
                 ),
-                ("tags", TaggedFields),
+                ("tags", tags),
             ),
         ),
-        ("tags", TaggedFields),
+        ("tags", tags),
     )
 
 
@@ -189,6 +192,18 @@ def test_topics_whose_ids_are_not_known_are_named() -> None:
     assert sent(18).API_VERSION == 13
 
 
+@pytest.mark.parametrize("by_id", [True, False])
+def test_broker_that_knows_no_fetch_is_refused(*, by_id: bool) -> None:
+    """Whatever is known of the topics."""
+    with pytest.raises(IncompatibleBrokerVersion):
+        FetchRequest(LIMITS, REQUEST._replace(by_id=by_id)).prepare({})
+
+
+def test_request_says_how_much_of_its_session_has_changed() -> None:
+    """In log lines of the connection."""
+    assert repr(sent(12)) == "FetchV12(session=9, epoch=5, changed=1 of 2)"
+
+
 @pytest.mark.parametrize("version, forgotten", [(11, 0), (12, 0), (13, 1)])
 def test_topic_made_again_is_not_forgotten_by_its_name(version: int, forgotten: int) -> None:
     """A broker adds first, and then forgets: by its name it would forget the new one, for ever."""
@@ -246,6 +261,34 @@ def test_diverging_epoch_is_read(version: int) -> None:
     """Beside a tag that nobody knows."""
     found = read(version, answer_of(version, DIVERGING))
     assert found.partitions[1].diverging == (3, 77)
+
+
+@pytest.mark.parametrize("size", [0, 126, 127, 128, 255, 256, 16_383])
+def test_records_of_every_length_are_read(size: int) -> None:
+    """Also where a byte of the length has nothing but that another one follows."""
+    part: Any = (0, 0, 110, 105, 10, [], 2, b"r" * size, b"\0")
+    data = answer_schema(TEXT).encode((20, 0, 9, [("orders", [part], {})], {}))
+    assert read(12, data).partitions[0].records == b"r" * size
+
+
+def test_tags_that_nobody_knows_are_passed_over() -> None:
+    """A later broker may have them anywhere (KIP-482)."""
+    tags = b"\x02\x05\x03abc\x81\x01\x00"
+    part: Any = (0, 0, 110, 105, 10, [(5, 90, tags), (6, 95, tags)], 2, RECORDS, tags)
+    topic: Any = ("orders", [part, part], tags)
+    found = read(12, answer_schema(TEXT, Raw).encode((20, 0, 9, [topic, topic], tags)))
+    assert len(found.partitions) == 4
+    for each in found.partitions:
+        assert (each.topic, each.aborted, each.records) == ("orders", [(5, 90), (6, 95)], RECORDS)
+        assert each.diverging is None
+
+
+@pytest.mark.parametrize("more, text", [(4, "bytes"), (5, "has no end")])
+def test_number_without_an_end_is_refused(more: int, text: str) -> None:
+    """Five bytes are enough for any that there is."""
+    head = (20).to_bytes(4) + bytes(2) + (9).to_bytes(4)
+    with pytest.raises(AnswerFormatError, match=text):
+        read(12, head + b"\xff" * more + b"\x01" + bytes(50))
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 13])
