@@ -95,6 +95,8 @@ class AcquiredRecords:
         again = [each for each in self._ranges if each.delivery_count > 1]
         self.deliveries = {o: count for f, last, count in again for o in range(f, last + 1)}
         self._limit = limit
+        self._given_up = 0
+        """Bytes up to the end of the last batch that was given up: its head may say that it reaches farther."""
         self._doubt: Exception | None = None
         self._reader: Unpacker | Salvaged = self._open(data, self._first)
         self._misplacement = self._misplaced()
@@ -249,6 +251,8 @@ class AcquiredRecords:
         first = min(self._left)
         last = next(last for start, last, _ in self._ranges if start <= first <= last)
         raw = self._behind(self._first)
+        if (head := next(batch_headers(raw), None)) is not None:
+            self._given_up = len(self._data) - len(raw) + head.end
         return Salvaged(first, [Unreadable(first, last, raw, error)], last + 1)
 
     def _take_unreadable(self, reader: Salvaged, found: Unreadable, taken: Taken) -> None:
@@ -265,6 +269,8 @@ class AcquiredRecords:
     def _behind(self, position: int) -> bytes:
         """From the batch on that holds an offset, or lies behind it."""
         for at, end, magic in batch_headers(self._data):
+            if at < self._given_up:
+                continue
             if end > len(self._data):
                 break
             is_known = magic >= RECENT and end - at >= LAST_DELTA_AT + LAST_DELTA.size

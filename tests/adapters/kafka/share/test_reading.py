@@ -282,6 +282,26 @@ def test_unreadable_batch_of_unknown_length_ends_with_what_was_acquired_together
     assert (said.unreadable.first, said.unreadable.last) == (0, 1)
 
 
+def test_damaged_batch_that_says_to_reach_farther_is_given_up_once() -> None:
+    """What was acquired behind it lies in the next batch, which can be read."""
+    raw = bytearray(batch(0, [0, 1]))
+    raw[26] = 3  # the last offset's distance
+    data = bytes(raw) + batch(2, [0, 1])
+    offsets, said = drain(acquired(data, (0, 1, 2), (2, 3, 2)))
+    assert (offsets, said.gaps, said.released) == ([2, 3], [], [])
+    assert said.unreadable is not None
+    assert (said.unreadable.first, said.unreadable.last) == (0, 1)
+
+
+def test_batch_of_unknown_length_may_be_the_second_one() -> None:
+    """It ends with the range that holds it."""
+    data = batch(0, [0, 1]) + batch(3, [0], last=1, bad=True)
+    offsets, said = drain(acquired(data, (0, 1, 2), (3, 4, 2), (6, 7, 1)))
+    assert (offsets, said.gaps, said.released) == ([0, 1], [], [6, 7])
+    assert said.unreadable is not None
+    assert (said.unreadable.first, said.unreadable.last) == (3, 4)
+
+
 def test_offsets_of_a_batch_that_was_emptied_are_gaps_before_what_is_damaged() -> None:
     """Nothing is wrong with those."""
     data = emptied(batch(0, [0, 1])) + batch(2, [0, 1], bad=True)

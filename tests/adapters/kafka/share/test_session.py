@@ -610,6 +610,17 @@ def test_session_that_closes_releases_what_it_had_forgotten_beside_what_waits() 
     assert dict(end.topics) == {A: [AckBatch(0, 4, (release, 1, release, release, release))]}
 
 
+def test_session_that_closes_says_alone_what_was_refused() -> None:
+    """The broker takes all that is said of a partition, or nothing: the rest waits for its lock's end then."""
+    played = Played()
+    played.fetch([A], AcquiredRange(0, 4, 1))
+    played.fetch([B])
+    played.settle(1).is_doubted = True
+    end = played.session.close(1.0)
+    assert end is not None
+    assert dict(end.topics) == {A: [AckBatch(1, 1, (int(AckType.ACCEPT),))]}
+
+
 def test_broker_with_too_many_sessions_is_left_alone_for_a_while() -> None:
     """An error of the session that asking again at once does not fix."""
     played = Played()
