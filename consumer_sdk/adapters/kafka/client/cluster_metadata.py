@@ -202,7 +202,6 @@ class ClusterMetadata:
         A topic that was not asked for is not gone.
         """
         if not self._is_missing(tp):
-            self._absent_since.pop(tp, None)
             return False
         since = self._absent_since.setdefault(tp, now)
         age = self.age(now)

@@ -146,13 +146,11 @@ STALE = frozenset({3, 5, 6, 9, 56, 74, 75, 78})
 def check_code(code: int, of: TopicPartition | str) -> None:
     """Raises the client's error for a code; one that may pass is marked as such."""
     name = of if isinstance(of, str) else name_of(of)
-    if code in STALE:
-        error = kafka.for_code(code)
-        if not error.retriable:
-            raise kafka.NotLeaderForPartitionError(f"{error.__name__}: {name}")
-        raise error(name)
+    error = kafka.for_code(code)
+    if code in STALE and not error.retriable:
+        raise kafka.NotLeaderForPartitionError(f"{error.__name__}: {name}")
     if code:
-        raise kafka.for_code(code)(name)
+        raise error(name)
 
 
 def code_name(code: int | None) -> str:

@@ -12,7 +12,7 @@ from aiokafka import errors as kafka
 
 from consumer_sdk.adapters.kafka.client.asking import look_up, persist, time_of
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
-from consumer_sdk.adapters.kafka.client.lookups import EARLIEST, LATEST, ListedOffset
+from consumer_sdk.adapters.kafka.client.lookups import LATEST, ListedOffset
 from consumer_sdk.errors import AdapterError, TransientAdapterError
 from consumer_sdk.records import AtTime, StartPoint
 from consumer_sdk.testing import Simulation, simulate
@@ -167,8 +167,8 @@ def test_partitions_are_named_in_the_error() -> None:
 @pytest.mark.parametrize(
     "start, time",
     [
-        (StartPoint.EARLIEST, EARLIEST),
-        (StartPoint.LATEST, LATEST),
+        (StartPoint.EARLIEST, -2),
+        (StartPoint.LATEST, -1),
         (AtTime(0.0), 0),
         (AtTime(1.0), 1000),
         (AtTime(1.0001), 1001),

@@ -21,8 +21,10 @@ from consumer_sdk.adapters.kafka.client.cluster_metadata import (
     Broker,
     ClusterMetadata,
     Leader,
+    TopicMetadata,
+    topics_in,
 )
-from consumer_sdk.adapters.kafka.client.protocol import MetadataResponseV12
+from consumer_sdk.adapters.kafka.client.protocol import NO_TOPIC_ID, MetadataResponseV12
 from tests.adapters.kafka.scripted_broker import topic
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -70,6 +72,64 @@ def test_older_brokers_tell_names_alone(kind: Any) -> None:
         assert metadata.leader_of(TP) == Leader(node, NO_EPOCH)
     assert metadata.topic_id("t") is None
     assert metadata.internal == {"t"}
+
+
+def test_lists_that_are_null_are_empty() -> None:
+    """A broker may say it so."""
+    metadata = ClusterMetadata()
+    assert not metadata.is_gone(TP, 0.0)
+    assert not metadata.take(MetadataResponseV12(0, None, "cluster", 1, None, {}), 0.0)
+    assert (metadata.brokers, metadata.controller, set(metadata.topics)) == ({}, None, set())
+    none: Any = (0, "t", b"i" * 16, False, None, 0, {})
+    one: Any = (0, "u", NO_TOPIC_ID, True, [(0, 0, 1, 5, None, None, None, {})], 0, {})
+    t, u = topics_in(answer(none, one))
+    assert t == TopicMetadata("t", 0, b"i" * 16, is_internal=False, leaders={}, replicas=1)
+    assert u == TopicMetadata("u", 0, None, is_internal=True, leaders={0: Leader(1, 5)}, replicas=0)
+    (old,) = topics_in(MetadataResponse_v1([], 1, [(0, "t", False, None)]))
+    assert (old.leaders, old.topic_id) == ({}, None)
+
+
+def test_topic_has_as_many_copies_as_its_best_partition() -> None:
+    """One where it has no partitions: nobody knows."""
+    partitions: list[Any] = [
+        (0, number, 1, 5, replicas, [], [], {})
+        for number, replicas in enumerate(([1], [1, 2], [2]))
+    ]
+    (told,) = topics_in(answer((0, "t", b"i" * 16, False, partitions, 0, {})))
+    assert told.replicas == 2
+
+
+def test_node_0_leads_as_well_as_any() -> None:
+    """The nodes of a cluster may be counted from there."""
+    metadata = ClusterMetadata()
+    metadata.take(answer(topic("t", (0, 5), (1, 5))), 0.0)
+    assert metadata.leader_of(TP) == Leader(0, 5)
+
+
+def test_answer_of_the_same_epoch_is_believed(metadata: ClusterMetadata) -> None:
+    """It is the newest one."""
+    metadata.take(answer(topic("t", (2, 5), (1, 5)), nodes=2), 1.0)
+    assert metadata.leader_of(TP) == Leader(2, 5)
+
+
+def test_topics_are_those_that_are_known_or_in_trouble(metadata: ClusterMetadata) -> None:
+    """Each by its name; a topic may be in trouble from the beginning."""
+    assert (set(metadata.topics), set(metadata.internal)) == ({"t"}, set())
+    assert dict(metadata.troubled) == {}
+    metadata = ClusterMetadata()
+    metadata.take(answer(topic("new", error=NO_LEADER), topic("t", (1, 5))), 0.0)
+    assert set(metadata.topics) == {"new", "t"}
+    assert dict(metadata.troubled) == {"new": NO_LEADER}
+    assert not metadata.partitions("new")
+
+
+def test_partition_that_a_topic_has_not_is_gone(metadata: ClusterMetadata) -> None:
+    """After two seconds, to the moment."""
+    third = TopicPartition("t", 2)
+    for now, is_gone in ((0.0, False), (ABSENCE - 0.5, False), (ABSENCE, True)):
+        metadata.take(answer(topic("t", (1, 5), (1, 5))), now)
+        assert metadata.is_gone(third, now) == is_gone
+        assert not metadata.is_gone(OTHER, now)
 
 
 def test_only_an_answer_that_differs_is_a_change(metadata: ClusterMetadata) -> None:

@@ -77,6 +77,13 @@ def test_coordinator_is_asked_for_by_key_and_kind(
     )
 
 
+def test_kinds_have_kafkas_numbers() -> None:
+    """A broker reads those."""
+    assert [kind.name for kind in CoordinatorKind] == ["GROUP", "TRANSACTION", "SHARE"]
+    assert list(map(int, CoordinatorKind)) == [0, 1, 2]
+    assert (int(ConfigResource.BROKER), int(ConfigResource.GROUP)) == (4, 32)
+
+
 def test_key_may_be_as_long_as_kafkas_texts() -> None:
     """A broker closes the connection at a longer one; bytes count, not letters."""
     longest = "é" + "x" * (LONGEST - 2)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Any
 
 import pytest
+from aiokafka.protocol.types import Int32
 
 from consumer_sdk.adapters.kafka.client.protocol import (
     NO_TOPIC_ID,
+    Nullable,
     TopicDescriptions,
+    by_topic,
     milliseconds,
+    plain_by_topic,
     topic_id_text,
 )
 from consumer_sdk.adapters.kafka.commits.metadata import at_offset
@@ -33,7 +38,7 @@ ID = bytes(range(16))
 def test_topics_are_described_and_never_created(newest: int, version: int) -> None:
     """By id too from version 12 on; brokers before version 4 are not told that they shall create none."""
     cases: list[tuple[Any, list[bytes]]] = [
-        *((["t", "u"], []), (["t"], [ID]), ([], [ID]), ([], []), (None, []))
+        *((["t", "u"], []), (["t"], [ID]), ([], [ID]), ([], []), (None, []), (None, [ID]))
     ]
     for names, ids in cases:
         made = TopicDescriptions(names, ids).prepare({3: (0, newest)})
@@ -41,7 +46,7 @@ def test_topics_are_described_and_never_created(newest: int, version: int) -> No
         assert made.encode()
         by_name = names and [(NO_TOPIC_ID, name, {}) for name in names]
         by_id: list[Any] = [(topic_id, None, {}) for topic_id in ids]
-        assert version == made.API_VERSION
+        assert (3, version) == (made.API_KEY, made.API_VERSION)
         if version < 12:
             assert made.topics == names
             assert not getattr(made, "allow_auto_topic_creation", version >= 4)
@@ -49,6 +54,23 @@ def test_topics_are_described_and_never_created(newest: int, version: int) -> No
         assert made.topics == ([*(by_name or ()), *by_id] if ids else by_name)
         assert not made.allow_auto_topic_creation
         assert not made.include_topic_authorized_operations
+
+
+def test_structs_of_flexible_versions_end_with_tags() -> None:
+    """Those of older versions do not; one that may be missing says so by its first byte."""
+    one, two = (1).to_bytes(4), (2).to_bytes(4)
+    missing = Nullable(("number", Int32))
+    assert (missing.encode(None), missing.encode((1,))) == (b"\xff", b"\1" + one + b"\0")
+    assert missing.decode(BytesIO(b"\xff")) is None
+    for present in (b"\0", b"\1"):
+        assert missing.decode(BytesIO(present + one + b"\0")) == (1,)
+    rows: Any = [("t", [(1, 2), (2, 1)])]
+    fields = (("number", Int32), ("other", Int32))
+    flexible, plain = by_topic(*fields), plain_by_topic(*fields)
+    data = b"\2" + b"\2t" + b"\3" + one + two + b"\0" + two + one + b"\0" + b"\0"
+    assert (flexible.encode(rows), flexible.decode(BytesIO(data))) == (data, rows)
+    data = one + b"\0\1t" + two + one + two + two + one
+    assert (plain.encode(rows), plain.decode(BytesIO(data))) == (data, rows)
 
 
 def test_times_and_ids_are_as_kafka_has_them() -> None:

@@ -222,6 +222,11 @@ def test_what_comes_again_is_read_beside_what_may_lie_elsewhere() -> None:
     assert isinstance(said.error, CorruptRecordException)
     offsets, said = drain(acquired(batch(2, [0, 1]), (0, 1, 1), (2, 3, 2)))
     assert (offsets, said.gaps, said.released) == ([2, 3], [], [0, 1])
+    # What has come again may be gone; then nothing says that the rest lies elsewhere.
+    offsets, said = drain(acquired(batch(2, [0, 1]), (0, 1, 2), (2, 3, 1)))
+    assert (offsets, said.gaps, said.released, said.error) == ([2, 3], [0, 1], [], None)
+    offsets, said = drain(acquired(data, (0, 1, 1), (2, 3, 2)))
+    assert (offsets, said.gaps, said.released, said.error) == ([0, 1], [2, 3], [], None)
     last = acquired(data, (0, 1, 2), (2, 3, 1), limit=2)
     last.keep_last_deliveries()
     offsets, said = drain(last)
