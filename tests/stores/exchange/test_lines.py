@@ -22,6 +22,7 @@ from consumer_sdk.errors import (
 )
 from consumer_sdk.records import Checkpoint, Partition
 from consumer_sdk.stores import CheckpointFile, Entry, MemoryStore, import_checkpoints
+from consumer_sdk.stores.exchange import lines as lines_module
 from consumer_sdk.stores.exchange.lines import Lines, line_of
 from tests.stores.exchange_world import FIRST, GROUP, SECOND, entries, entry, file_of
 
@@ -175,6 +176,34 @@ async def test_hostile_file_is_refused_by_its_line(what: str) -> None:
         await import_checkpoints(store, file_of(data))
     assert await store.list(GROUP) == []
     assert await store.pins(GROUP) == {}
+
+
+@pytest.mark.parametrize(
+    "what, words",
+    [
+        ("empty", "line 1: it ends too early"),
+        ("cut in a line", "line 2: it ends too early"),
+        ("another file", "line 1: not a line of an export"),
+        ("no first line", "line 1: not the first line of an export"),
+        ("a newer version", "line 1: version 2, and this consumer_sdk knows version 1"),
+        ("longer than any line", "line 2: longer than 8000000 bytes"),
+    ],
+)
+def test_error_says_what_is_wrong_with_the_line(what: str, words: str) -> None:
+    """So that a file that was cut off is not taken for one of another program."""
+    with pytest.raises(CheckpointFormatError, match=words):
+        list(file_of(HOSTILE[what][0]))
+
+
+def test_line_may_have_as_many_bytes_as_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its line feed; a file that ends within that many was cut off."""
+    size = len(LINE) - 1
+    monkeypatch.setattr(lines_module, "MAX_LINE", size)
+    assert len(list(file_of(lines(LINE)))) == 1
+    with pytest.raises(CheckpointFormatError, match=f"line 3: longer than {size} bytes"):
+        list(file_of(lines(LINE, changed(group="billing2"))))
+    with pytest.raises(CheckpointFormatError, match="line 2: it ends too early"):
+        list(file_of(lines(LINE)[: len(Lines.first) + size]))
 
 
 @pytest.mark.parametrize("what", ["a field missing", "a wrong checksum", "another partition"])

@@ -29,6 +29,7 @@ from consumer_sdk.stores import (
     ZooKeeperStore,
     import_checkpoints,
 )
+from consumer_sdk.stores.exchange import exchange
 from consumer_sdk.stores.zookeeper.tree import Znode
 from consumer_sdk.testing.servers import ZooKeeperEndpoint
 from tests.stores.exchange_world import (
@@ -36,6 +37,7 @@ from tests.stores.exchange_world import (
     AT_99,
     FIRST,
     GROUP,
+    SECOND,
     entry,
     exported,
     file_of,
@@ -78,6 +80,80 @@ async def test_import_under_leases_with_live_members_is_refused() -> None:
     assert await import_checkpoints(store, [entry(AT_99)]) == Imported(1, 0)
 
 
+async def test_live_members_are_said_once_and_do_not_keep_a_start_from_being_pinned() -> None:
+    """One stream, however many of its partitions; a start that is pinned moves nobody."""
+    store = MemoryStore()
+    await store.leases(GROUP, "orders").renew()
+    pin = Entry("here", GROUP, "orders", None, "time:1")
+
+    assert await import_checkpoints(store, [pin]) == Imported(1, 0)
+    with pytest.raises(ImportRefusedError) as caught:
+        await import_checkpoints(store, [entry(AT_41), entry(AT_41, SECOND)])
+    assert str(caught.value).count("stop them first") == 1
+
+
+async def test_checkpoint_may_be_as_large_as_the_store_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A byte more is said before anything is written."""
+    store, found = MemoryStore(), entry(AT_41)
+    monkeypatch.setattr(store, "max_size", len(found.text) - 1)
+    with pytest.raises(StoreError, match=rf"has {len(found.text)} bytes, the store takes"):
+        await import_checkpoints(store, [found])
+    monkeypatch.setattr(store, "max_size", len(found.text))
+    assert await import_checkpoints(store, [found]) == Imported(1, 0)
+
+
+async def test_store_without_leases_takes_an_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can say there whether consumers run."""
+    store = MemoryStore()
+    monkeypatch.setattr(store, "leases", lambda *_, **__: None)
+    assert await import_checkpoints(store, [entry(AT_41)]) == Imported(1, 0)
+
+
+async def test_entries_of_several_groups_go_to_their_own() -> None:
+    """In any order; each group's start too."""
+    store = MemoryStore()
+    found = [
+        entry(AT_41),
+        entry(AT_99, group="other"),
+        Entry("here", "other", "orders", None, "time:1"),
+        entry(AT_41, SECOND),
+        entry(AT_99, SECOND, group="other"),
+    ]
+    assert await import_checkpoints(store, found) == Imported(5, 0)
+    for group, checkpoint in ((GROUP, AT_41), ("other", AT_99)):
+        texts = [entry(checkpoint, partition).text for partition in (FIRST, SECOND)]
+        assert await stored(store, [FIRST, SECOND], group) == texts
+    assert (await store.pins(GROUP), await store.pins("other")) == ({}, {"orders": "time:1"})
+
+
+class Counting:
+    """Counts the calls of the store."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    async def around(self, seam: str, call: Callable[[], Awaitable[T]]) -> T:
+        """Like the store."""
+        self.calls.append(seam)
+        return await call()
+
+
+@pytest.mark.parametrize(
+    "name, limit, looks", [("BATCH", 2, 3), ("BATCH", 3, 2), ("BATCH_SIZE", 2, 2)]
+)
+async def test_bounded_amount_is_in_memory_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, name: str, limit: int, looks: int
+) -> None:
+    """So many checkpoints, or the one with which they have more than so many characters."""
+    found = [entry(AT_41, Partition("orders", str(number))) for number in range(6)]
+    monkeypatch.setattr(exchange, name, limit * (1 if name == "BATCH" else len(found[0].text)))
+    counting = Counting()
+    await import_checkpoints(MemoryStore().handle(faults=counting), found, dry_run=True)
+    assert counting.calls.count("peek") == looks
+
+
 class Interfering:
     """Lets others do something right after the store has done its part."""
 
@@ -108,6 +184,30 @@ async def test_what_an_owner_saves_meanwhile_is_not_overwritten(seam: str, call:
     assert await stored(first, [FIRST]) == [ahead]
 
 
+@pytest.mark.parametrize("force", [False, True])
+async def test_start_that_is_pinned_meanwhile_stays(*, force: bool) -> None:
+    """It is not counted as written; without force it ends the import, which says how far that was."""
+    first = MemoryStore()
+    looks = itertools.count(1)
+
+    class Pinning:
+        async def around(self, seam: str, call: Callable[[], Awaitable[T]]) -> T:
+            result = await call()
+            if seam == "pins" and next(looks) == 2:  # just before it is written
+                await first.pin(GROUP, "orders", "time:2")
+            return result
+
+    found = [Entry("here", GROUP, name, None, "time:1") for name in ("a", "orders")]
+    target = first.handle(faults=Pinning())
+    if force:
+        assert await import_checkpoints(target, found, force=True) == Imported(1, 1)
+    else:
+        words = "^1 were written, and stay: here: the start of 'orders' .*'time:2' is pinned"
+        with pytest.raises(ImportRefusedError, match=words):
+            await import_checkpoints(target, found)
+    assert await first.pins(GROUP) == {"a": "time:1", "orders": "time:2"}
+
+
 async def test_owner_that_claims_back_once_does_not_stop_an_import() -> None:
     """A consumer that was fenced starts anew from what is stored; the import is done again."""
     first = MemoryStore()
@@ -124,7 +224,8 @@ async def test_owner_that_always_claims_back_ends_the_import() -> None:
     await own(first, entry(Checkpoint(5, 6)))
     faults = Interfering(first, "claim", entry(Checkpoint(5, 6)).text, range(1000))
 
-    with pytest.raises(FencedError, match="stop the group's consumers"):
+    words = "^0 were written, and stay.* stop the group's consumers"
+    with pytest.raises(FencedError, match=words):
         await import_checkpoints(first.handle(faults=faults), [entry(AT_99)])
 
 
