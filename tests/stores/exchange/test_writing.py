@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import uuid
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable, Container, Sequence
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -330,6 +330,28 @@ async def test_import_that_an_outage_ended_is_done_again(at: int, *, after: bool
     assert done.written + done.kept == len(found)
     assert await stored(store, partitions) == [e.text for e in found[1:]]
     assert await store.pins(GROUP) == {"orders": "time:1"}
+
+
+async def test_store_does_not_go_on_knowing_the_claims_of_an_import(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that runs for long would have those of each import."""
+    store = MemoryStore()
+    claim, forget = store.claim, store.forget
+    known: set[Assignment] = set()
+
+    async def claiming(group: str, assignments: Sequence[Assignment]) -> Any:
+        known.update(assignments)
+        return await claim(group, assignments)
+
+    async def forgetting(assignments: Sequence[Assignment]) -> None:
+        known.difference_update(assignments)
+        await forget(assignments)
+
+    monkeypatch.setattr(store, "claim", claiming)
+    monkeypatch.setattr(store, "forget", forgetting)
+    assert await import_checkpoints(store, [entry(AT_41), entry(AT_41, SECOND)]) == Imported(2, 0)
+    assert not known
 
 
 async def test_cancelled_import_leaves_no_claim_behind() -> None:
