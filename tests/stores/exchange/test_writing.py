@@ -19,7 +19,7 @@ from consumer_sdk.errors import (
     StoreError,
     TransientStoreError,
 )
-from consumer_sdk.records import Assignment, Checkpoint, OutcomeKind, Partition
+from consumer_sdk.records import Assignment, Checkpoint, Outcome, OutcomeKind, Partition
 from consumer_sdk.stores import (
     Entry,
     Imported,
@@ -30,6 +30,7 @@ from consumer_sdk.stores import (
     import_checkpoints,
 )
 from consumer_sdk.stores.exchange import exchange
+from consumer_sdk.stores.fencing import refused
 from consumer_sdk.stores.zookeeper.tree import Znode
 from consumer_sdk.testing.servers import ZooKeeperEndpoint
 from tests.stores.exchange_world import (
@@ -330,6 +331,38 @@ async def test_import_that_an_outage_ended_is_done_again(at: int, *, after: bool
     assert done.written + done.kept == len(found)
     assert await stored(store, partitions) == [e.text for e in found[1:]]
     assert await store.pins(GROUP) == {"orders": "time:1"}
+
+
+@pytest.mark.parametrize("kind", [StoreError, TransientStoreError])
+async def test_checkpoint_that_could_not_be_saved_ends_the_import(
+    monkeypatch: pytest.MonkeyPatch, kind: type[StoreError]
+) -> None:
+    """With the store's own reason, and whether that may pass."""
+    store = MemoryStore()
+
+    async def failing(_group: str, items: Sequence[object]) -> list[Outcome]:
+        return [Outcome.retry(kind("no room")) for _ in items]
+
+    monkeypatch.setattr(store, "save", failing)
+    words = "^0 were written, and stay. here: orders/0 in group 'billing': no room: import again"
+    with pytest.raises(StoreError, match=words) as caught:
+        await import_checkpoints(store, [entry(AT_41)])
+    assert type(caught.value) is kind
+
+
+async def test_claim_that_is_refused_once_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An owner came first; nothing is compared with its refusal."""
+    store = MemoryStore()
+    claim, refusals = store.claim, [refused(None)]
+
+    async def claiming(group: str, assignments: Sequence[Assignment]) -> Any:
+        if refusals:
+            return dict.fromkeys(assignments, refusals.pop())
+        return await claim(group, assignments)
+
+    monkeypatch.setattr(store, "claim", claiming)
+    assert await import_checkpoints(store, [entry(AT_41)]) == Imported(1, 0)
+    assert await stored(store, [FIRST]) == [entry(AT_41).text]
 
 
 async def test_store_does_not_go_on_knowing_the_claims_of_an_import(
