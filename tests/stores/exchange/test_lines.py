@@ -201,7 +201,7 @@ def test_line_may_have_as_many_bytes_as_the_limit(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(lines_module, "MAX_LINE", size)
     assert len(list(file_of(lines(LINE)))) == 1
     with pytest.raises(CheckpointFormatError, match=f"line 3: longer than {size} bytes"):
-        list(file_of(lines(LINE, changed(group="billing2"))))
+        list(file_of(lines(LINE, LINE.replace(GROUP, f"{GROUP}2"))))
     with pytest.raises(CheckpointFormatError, match="line 2: it ends too early"):
         list(file_of(lines(LINE)[: len(Lines.first) + size]))
 
