@@ -151,6 +151,26 @@ def test_start_that_is_tried_again_is_counted_once(
     assert caplog.text.count("another program has set the group's position") == 1
 
 
+def test_loss_that_is_decided_again_is_counted_once() -> None:
+    """The store does not take the new start at first; the log ends elsewhere then, and the last decision counts."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(10)))
+        store = MemoryStore()
+        await take(b, store, 2)
+        b.broker.truncate("s", 0, 5)
+        faults = Faults(error=TransientStoreError)
+        faults.fail_next("save", times=10)
+        async with consumer(b, store.handle(faults=faults), out_of_range="earliest") as tried:
+            await asyncio.sleep(1)
+            assert tried.stats().lost == 3
+            b.broker.truncate("s", 0, 6)
+            assert (await anext(tried)).position == 6
+            assert tried.stats().lost == 4
+
+    bench(test)
+
+
 LAG: dict[str, Any] = {"max_lag": 3, "lag_policy": "skip"}
 
 

@@ -361,11 +361,10 @@ class Assignments(AssignmentOwner):
     async def _flush_to_the_end(self, holdings: Sequence[HeldPartition]) -> None:
         # 1. A flush takes what is settled so far. 2. While it is awaited, a handler that still runs
         # settles its record, or the store answers RETRY. 3. The tracker is dirty again. So it is flushed
-        # until nothing is left, and the deadline ends it. What is lost meanwhile is closed.
+        # until nothing is left, and the deadline ends it. What is lost meanwhile is closed, and so not dirty.
         while True:
-            open_holdings = [h for h in holdings if not h.is_closed]
-            await self._flusher.flush(open_holdings, force=True)
-            if not any(h.tracker.is_dirty for h in open_holdings):
+            await self._flusher.flush(holdings, force=True)
+            if not any(h.tracker.is_dirty for h in holdings):
                 await self._flusher.commit_pending()
                 return
             await asyncio.sleep(FLUSH_RETRY)

@@ -340,7 +340,7 @@ def test_woken_process_leaves_the_claim_to_its_rightful_owner() -> None:
 
 
 @pytest.mark.parametrize("batch_size", [None, 1])
-@pytest.mark.parametrize("before,after", [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5)])
+@pytest.mark.parametrize("before,after", [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5), (2.0, 0.0)])
 def test_handler_that_blocks_for_a_session_runs_out_of_tries(
     before: float,
     after: float,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
 
 from consumer_sdk import Consumer, Message
-from consumer_sdk.records import Assignment
+from consumer_sdk.records import Assignment, Run
 from consumer_sdk.runtime.partitions.assignments import Assignments
+from consumer_sdk.runtime.partitions.held_partition import HeldPartition
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Faults, MemoryAdapter
 from tests.runtime.bench import Bench, bench
@@ -49,8 +51,10 @@ def test_revoke_flushes_until_nothing_is_left() -> None:
         b.append("1", "2")
         faults = Faults()
         async with b.consumer(store=MemoryStore(faults=faults), flush_interval=60) as consumer:
-            for _ in range(2):
-                (await anext(consumer)).ack()
+            (await anext(consumer)).ack()
+            await consumer.flush()
+            await asyncio.sleep(1)  # the broker is told, and not again for a minute
+            (await anext(consumer)).ack()
             faults.fail_next("save", times=5)
             assert await revoke(consumer, 10) < 1
             assert b.committed() == {"0": 2}
@@ -65,8 +69,23 @@ def test_revoke_waits_for_handlers_for_most_of_its_time() -> None:
         b.append("1", "2")
         async with b.consumer(flush_interval=60) as consumer:
             first, _ = await anext(consumer), await anext(consumer)
+            await asyncio.sleep(100)
             first.ack()
             assert await revoke(consumer, 10) == pytest.approx(8.0)
+            assert b.committed() == {"0": 1}
+
+    bench(test)
+
+
+def test_revoke_does_not_wait_for_records_that_nobody_was_handed() -> None:
+    """They were fetched, and are the next owner's."""
+
+    async def test(b: Bench) -> None:
+        b.append(*"123")
+        async with b.consumer() as consumer:
+            (await anext(consumer)).ack()
+            assert consumer.stats().fetched == 3
+            assert await revoke(consumer, 10) < 0.01
             assert b.committed() == {"0": 1}
 
     bench(test)
@@ -108,7 +127,7 @@ def test_records_that_were_given_up_keep_no_revoke_waiting() -> None:
     async def test(b: Bench) -> None:
         b.append(*"1234")
         async with b.consumer() as consumer:
-            first = await anext(consumer)
+            first, _ = await anext(consumer), await anext(consumer)
             owner_of(consumer).give_up(list(owner_of(consumer).holdings))
             pulling = asyncio.ensure_future(anext(consumer))
             await asyncio.sleep(1)
@@ -116,6 +135,30 @@ def test_records_that_were_given_up_keep_no_revoke_waiting() -> None:
             assert first.ack()
             assert await revoke(consumer, 10) < 0.01
             assert b.committed() == {"0": 1}
+            pulling.cancel()
+
+    bench(test)
+
+
+def test_nothing_is_handed_out_from_the_call_on() -> None:
+    """Neither what is queued nor what comes while a handler is waited for."""
+
+    async def test(b: Bench) -> None:
+        b.append(*"12")
+        async with b.consumer() as consumer:
+            await anext(consumer)
+            owner, loop = owner_of(consumer), asyncio.get_running_loop()
+            held, draining = list(owner.holdings), loop.create_future()
+            revoking = asyncio.create_task(owner.revoked(held, deadline=loop.time() + 10))
+            holding = owner.holdings[held[0]]
+            loop.call_soon(lambda: draining.set_result(holding.is_draining))
+            pulling = asyncio.ensure_future(anext(consumer))
+            assert await draining
+            b.append(*"34")
+            await asyncio.sleep(5)
+            assert not pulling.done()
+            await revoking
+            assert consumer.stats().fetched == 2
             pulling.cancel()
 
     bench(test)
@@ -192,5 +235,92 @@ def test_record_that_lapses_while_a_revoke_drains_is_let_be() -> None:
             assert message.ack()
             await revoking
             assert consumer.stats().settled == 1
+
+    bench(test)
+
+
+def test_handler_of_a_partition_that_is_lost_while_a_revoke_drains_is_cancelled_once() -> None:
+    """It may clean up, however the revoke ends."""
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        ended: list[str] = []
+
+        async def handle(_message: Message) -> None:
+            try:
+                await asyncio.sleep(10_000)
+            finally:
+                ended.append("cleans up")
+                await asyncio.sleep(60)
+                ended.append("is clean")
+
+        consumer = b.consumer()
+        running = asyncio.create_task(b.run(consumer, handle, seconds=100))
+        await asyncio.sleep(5)
+        owner = owner_of(consumer)
+        held = list(owner.holdings)
+        revoking = asyncio.create_task(owner.revoked(held, deadline=15))
+        await asyncio.sleep(1)
+        owner.lost(held)
+        await revoking
+        await running
+        assert ended == ["cleans up", "is clean"]
+
+    bench(test)
+
+
+def test_partition_that_starts_anew_is_over_before_it_comes_again() -> None:
+    """It was revoked, and not lost. If nothing was ever read of it, nobody can say what is lost."""
+
+    async def test(b: Bench) -> None:
+        async with b.consumer() as consumer:
+            await asyncio.sleep(1)
+            owner = owner_of(consumer)
+            (old,) = owner.holdings
+            owner.start_anew_when_finished(owner.holdings[old])
+            assert owner.holdings == {}
+            assert consumer.stats().lost == 1
+            await asyncio.sleep(1)
+            (new,) = owner.holdings
+            assert new.epoch > old.epoch
+            (seen,) = consumer.snapshot().partitions
+            assert (seen.assigned, seen.revoked, seen.lost) == (2, 1, 0)
+
+    bench(test)
+
+
+def test_failures_that_no_commit_tells_of_are_remembered_until_their_records_are_settled() -> None:
+    """Those of deliveries that blocked the event loop: the partition was lost by that."""
+
+    async def test(b: Bench) -> None:
+        b.append(*"012345")
+        async with b.consumer(store=MemoryStore()) as consumer:
+            owner = owner_of(consumer)
+
+            async def come_again() -> HeldPartition:
+                (old,) = owner.holdings
+                owner.lost([old])
+                new = replace(old, epoch=old.epoch + 1)
+                await owner.assigned([new])
+                return owner.holdings[new]
+
+            messages = [await anext(consumer) for _ in range(6)]
+            for settled in (messages[0], messages[2]):
+                settled.ack()
+            await consumer.flush()
+            (holding,) = owner.holdings.values()
+            holding.blamed = {0: 1, 1: 2, 2: 1, 3: 1}
+            for _ in range(2):
+                holding = await come_again()
+                assert holding.blockers == {1: 2, 3: 1}
+                found = holding.tracker.checkpoint(0.0, 0.0).attempts
+                assert {at: count for at, (count, _) in found.items()} == {1: 2, 3: 1}
+                assert consumer.stats().failed == 4
+            holding.tracker.track(Run(holding.assignment, messages[1:4]), 0.0)
+            holding.tracker.ack_all(range(3))
+            await consumer.flush()
+            for _ in range(2):
+                holding = await come_again()
+                assert holding.blockers == {}
 
     bench(test)
