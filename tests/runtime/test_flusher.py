@@ -277,6 +277,26 @@ def test_broker_hears_of_what_the_store_has_as_it_can_use_it(
     bench(test)
 
 
+def test_broker_that_keeps_the_checkpoint_hears_of_it_once() -> None:
+    """A copy of the position alone would take the settled ranges away."""
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2", "3")
+        adapter = Told(b.broker, "s", group="g")
+        async with Consumer(adapter, clock=b.simulation.clock) as consumer:
+            _, *others = [await anext(consumer) for _ in range(3)]
+            for message in others:
+                message.ack()
+            await consumer.flush()
+            await asyncio.sleep(60)
+            assert [is_copy for _, is_copy in adapter.told] == [False]
+        async with b.consumer() as again:
+            assert (await anext(again)).value == b"1"
+            assert again.stats().suppressed == 2
+
+    bench(test)
+
+
 def test_broker_that_was_away_hears_of_the_newest_checkpoint_once() -> None:
     """Its lag tools would be wrong for good if the partition had nothing more to flush."""
 

@@ -266,6 +266,41 @@ def test_attempts_are_saved_about_once_a_second() -> None:
     bench(test)
 
 
+def test_flush_that_a_caller_waits_for_has_the_last_attempts() -> None:
+    """It was saved a moment ago, and is saved again."""
+
+    async def test(b: Bench) -> None:
+        store = MemoryStore()
+        async with member(b, store.handle()) as consumer:
+            b.append("1", "2")
+            assert await fails(consumer, 600.0) == 1
+            (await anext(consumer)).nack(delay=600.0)
+            await asyncio.sleep(0.3)
+            assert await _stored(store) == 1
+            await consumer.flush()
+            assert await _stored(store) == 2
+
+    bench(test)
+
+
+def test_partition_that_is_lost_while_its_attempts_are_claimed_is_not_saved() -> None:
+    """Other members have it, with the records that failed."""
+
+    async def test(b: Bench) -> None:
+        seam = Seam(lambda name: asyncio.sleep(5 if name == "claim" else 0))
+        async with member(b, MemoryStore().handle(faults=seam)) as consumer:
+            b.append("1")
+            (await anext(consumer)).nack(delay=600.0)
+            await asyncio.sleep(1)
+            assert seam.calls[-1] == "claim"
+            owner = consumer._engine._assignments
+            owner.lost(list(owner.holdings))
+            await asyncio.sleep(60)
+            assert "save" not in seam.calls
+
+    bench(test)
+
+
 def test_many_members_do_not_hold_each_other_up() -> None:
     """Twenty that save at the same moment, each call of the store taking milliseconds."""
 
