@@ -18,6 +18,7 @@ from aiokafka.errors import (
     InvalidTopicError,
     KafkaConnectionError,
     KafkaError,
+    LeaderNotAvailableError,
     OffsetOutOfRangeError,
     UnsupportedVersionError,
 )
@@ -25,7 +26,9 @@ from aiokafka.errors import (
 from consumer_sdk.adapters.kafka.fetch.cursor import Chunk, Cursor, Fault
 from consumer_sdk.adapters.kafka.fetch.cursors import MOST_THROTTLE, PACE, Cursors, FetchOptions
 from consumer_sdk.adapters.kafka.fetch.fetcher import Fetcher
+from consumer_sdk.adapters.kafka.fetch.session import Ask
 from consumer_sdk.adapters.kafka.fetch.structs import (
+    AnswerFormatError,
     FetchAnswer,
     Fetched,
     FetchRequest,
@@ -1143,11 +1146,132 @@ async def test_batch_that_is_fetched_by_itself_is_asked_for_once_more_too(
             return answer({A: (0, 9, 9, 0, -1, OPEN, b"\0", aborted)})
 
     cluster = Scripted()
-    cluster.create(A)
+    cluster.create(A, 3)
     options = SMALL._replace(isolation=isolation, max_partition_bytes=size)
     fetcher = Fetcher(cluster, options, lambda: None)
-    cursor = Cursor(A)
+    cursor = Cursor(A, b"1" * 16)
     cursor.seek(0)
     part = await fetcher.fetch_alone(cursor, 100)
-    assert len(cluster.requests) == asked
+    assert [node for node, _request in cluster.requests] == [3] * asked
+    request = cluster.requests[0][1]
+    assert request.limits == (100, 1, size, isolation, "")
+    assert request.request.asks == {A: Ask(b"1" * 16, 0, 0, -1, size)}
     assert part.aborted == lists[asked - 1]
+
+
+@virtual
+async def test_batch_of_a_partition_without_a_leader_cannot_be_fetched_by_itself() -> None:
+    """Fresh metadata may know one."""
+    cluster = FakeCluster()
+    cluster.create(A)
+    cluster.stale.clear()
+    fetcher = Fetcher(cluster, SMALL, lambda: None)
+    with pytest.raises(LeaderNotAvailableError):
+        await fetcher.fetch_alone(Cursor(A), 100)
+    assert not cluster.requests
+    await asyncio.sleep(1)
+    assert cluster.stale == cluster.leaders
+    await fetcher.aclose()
+
+
+@pytest.mark.parametrize(
+    "error, fault",
+    [
+        (IncompatibleBrokerVersion(), IncompatibleBrokerVersion),
+        (ValueError("damaged"), CorruptRecordException),
+    ],
+)
+@virtual
+async def test_answer_that_cannot_be_used_wakes_whoever_waits_for_records(
+    error: Exception, fault: type[Exception]
+) -> None:
+    """There is a fault to be handed out, and nothing else would come."""
+    cluster = FakeCluster()
+    cluster.create(A)
+
+    async def fails(_node: int, _request: FetchRequest) -> FetchAnswer:
+        raise error
+
+    faulty: Any = cluster
+    faulty.send = fails
+    reader = Reader(cluster)
+    cursor = reader.open(A)
+    await asyncio.wait_for(reader._news.wait(), 1)
+    assert isinstance(cursor.front, Fault)
+    assert isinstance(cursor.front.error, fault)
+    assert fault is IncompatibleBrokerVersion or cursor.front.error.__cause__ is error
+    assert reader.fetcher.answers == 1
+    await reader.fetcher.aclose()
+
+
+@virtual
+async def test_answers_are_counted_and_failures_are_not() -> None:
+    """Whoever compares the counts knows whether the brokers answer."""
+    cluster = FakeCluster()
+    cluster.create(A)
+    reader = Reader(cluster)
+    reader.open(A)
+    await asyncio.sleep(2.3)
+    assert reader.fetcher.answers == len(cluster.requests) - 1 > 2
+    counted, cluster.trouble = reader.fetcher.answers, 1.0
+    cluster.append(A, 1)
+    await asyncio.sleep(1)
+    assert reader.fetcher.answers <= counted + 1  # the one that was under way
+    await reader.fetcher.aclose()
+
+
+@pytest.mark.parametrize("isolation, asked", [(1, 2), (0, 1)])
+@virtual
+async def test_batch_that_is_fetched_by_itself_counts_if_its_answer_says_the_same_twice(
+    isolation: int, asked: int
+) -> None:
+    """Its transaction was committed; it would be asked for without end."""
+
+    class Scripted(FakeCluster):
+        async def send(self, node: int, request: FetchRequest) -> FetchAnswer:
+            self.requests.append((node, request))
+            assert len(self.requests) <= asked
+            return answer({A: (0, 9, 9, 0, -1, OPEN, b"\0")})
+
+    cluster = Scripted()
+    cluster.create(A)
+    fetcher = Fetcher(cluster, SMALL._replace(isolation=isolation), lambda: None)
+    cursor = Cursor(A)
+    cursor.seek(0)
+    assert (await fetcher.fetch_alone(cursor, 100)).records == OPEN
+    assert len(cluster.requests) == asked
+
+
+@virtual
+async def test_answer_without_the_batch_that_was_asked_for_is_none() -> None:
+    """It has another partition, or nothing."""
+
+    class Scripted(FakeCluster):
+        async def send(self, node: int, request: FetchRequest) -> FetchAnswer:
+            return answer({B: (0, 9, 9, 0, -1, OPEN, b"\0")})
+
+    cluster = Scripted()
+    cluster.create(A)
+    cursor = Cursor(A)
+    cursor.seek(0)
+    with pytest.raises(AnswerFormatError, match=r"node 1 does not answer of t\[0\]"):
+        await Fetcher(cluster, SMALL, lambda: None).fetch_alone(cursor, 100)
+
+
+@virtual
+async def test_close_leaves_nothing_behind() -> None:
+    """What waits at a broker is over, and no look follows; a second close does nothing."""
+    cluster = FakeCluster()
+    cluster.create(A)
+    reader = Reader(cluster, PATIENT)
+    reader.open(A)
+    await reader.read(1)
+    (waiting,) = reader.fetcher._tasks
+    await reader.fetcher.aclose()
+    assert waiting.cancelled()
+    assert cluster._listeners == []
+    made = len(cluster.requests)
+    reader.cursors[A].rewind()
+    await asyncio.sleep(10)
+    assert len(cluster.requests) == made
+    await reader.fetcher.aclose()
