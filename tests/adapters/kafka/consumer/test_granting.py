@@ -60,9 +60,14 @@ class Places:
         looked: called at each look-up.
         failures: what the next look-ups raise.
         groups: what was said of the group.
+        gate: no look-up is answered before it is set.
+        ended: how many look-ups were.
     """
 
     def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.ended = 0
         self.looked: Callable[[], object] = lambda: None
         self.failures: list[Exception] = []
         self.groups: set[bool] = set()
@@ -71,6 +76,11 @@ class Places:
         """As `Offsets` does."""
         self.groups.add(has_group)
         await asyncio.sleep(0)
+        try:
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            self.ended += 1
+            raise
         self.looked()
         if self.failures:
             raise self.failures.pop(0)
@@ -326,6 +336,17 @@ async def test_dropped_partition_is_drained_and_granted_in_a_new_epoch(desk: Des
     assert other.state is GrantState.OPEN
 
 
+@virtual
+async def test_partition_that_is_dropped_twice_is_granted_anew_once(desk: Desk) -> None:
+    """By its owner, and because its topic was made again: the new grant stays."""
+    (grant,) = await desk.held(T0)
+    for _ in range(2):
+        desk.granting.drop(grant)
+    await asyncio.sleep(1)
+    assert desk.owner.told == ["asked 0", "revoked 0", "asked 0"]
+    assert not desk.granting.is_renewing([grant])
+
+
 @pytest.mark.parametrize("comes_back", [True, False])
 def test_dropped_partition_that_the_group_takes_is_not_granted_anew(*, comes_back: bool) -> None:
     """T1: it may be another member's; or it has come back, and has a grant already."""
@@ -425,8 +446,9 @@ async def test_taking_what_is_being_renewed_ends_the_round_and_begins_it_anew(de
     drained = asyncio.Event()
     desk.owner.drain = drained.wait
     desk.granting.drop(grant)
+    desk.holdings.assign([U0])  # in the same round, behind the drain
     await asyncio.sleep(0.01)
-    desk.holdings.assign([U0])  # waits for the round
+    assert desk.owner.told[1:] == ["revoked 0"]
     taken = desk.holdings.take([T0])
     drain = asyncio.create_task(desk.holdings.drain(taken))
     await asyncio.sleep(0.01)
@@ -487,6 +509,23 @@ async def test_end_ends_a_question_first(desk: Desk) -> None:
     assert len(desk.book) == 0
 
 
+@virtual
+async def test_end_ends_the_round_first(desk: Desk) -> None:
+    """Nothing goes on behind it, such as the look-up of a place."""
+    desk.places.gate.clear()
+    (grant,) = await desk.held(T0)
+    assert (grant.state, desk.places.ended) == (GrantState.STARTING, 0)
+    desk.owner.drain = partial(ended, desk)
+    await desk.holdings.end()
+    assert desk.owner.told == ["asked 0", "revoked 0"]
+    assert grant.is_closed
+
+
+async def ended(desk: Desk) -> None:
+    """The look-up is over by now."""
+    assert desk.places.ended == 1
+
+
 # -- an owner that fails ----------------------------------------------------------------------------
 
 
@@ -502,6 +541,20 @@ async def test_drain_that_overruns_has_lost_its_partitions(desk: Desk) -> None:
     assert grant.is_closed
     assert desk.owner.told == ["asked 0", "revoked 0", "lost 0"]
     desk.failures.raise_kept()
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_drain_that_is_late_is_said(caplog: pytest.LogCaptureFixture, *, is_late: bool) -> None:
+    """With the partitions; one that ends in time is not."""
+
+    async def test(desk: Desk) -> None:
+        await desk.held(T0)
+        if is_late:
+            desk.owner.drain = asyncio.Event().wait
+        await desk.holdings.drain(desk.holdings.take([T0]))
+
+    play(test)
+    assert ("the drain did not end in time: ['t/0']" in caplog.text) is is_late
 
 
 @virtual
