@@ -281,6 +281,20 @@ async def test_partitions_of_a_topic_that_is_gone_are_offered_when_it_is_back(de
     assert desk.owner.told == ["asked 0", "asked 0"]
 
 
+@pytest.mark.parametrize("absent", [{"u"}, set()])
+def test_topic_that_is_gone_is_said(absent: set[str], caplog: pytest.LogCaptureFixture) -> None:
+    """With those that it may be."""
+
+    async def test(desk: Desk) -> None:
+        desk.absent = absent
+        await desk.held(U0, T0)
+        assert ("no longer exists: one of ['t', 'u']" in caplog.text) is bool(absent)
+        await asyncio.sleep(1)
+        assert (len(desk.described) > 1) is bool(absent)  # it is looked at again
+
+    play(test)
+
+
 @virtual
 async def test_declined_partition_is_offered_again_after_a_while(desk: Desk) -> None:
     """A member cannot give back a single partition; each offer is a new epoch."""
