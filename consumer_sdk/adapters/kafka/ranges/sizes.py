@@ -89,7 +89,11 @@ def _mean_size(data: bytes) -> float:
     """Over all batches of which the count is there; older formats have single records."""
     size = records = 0
     for at, end, magic in batch_headers(data):
-        count = data[at:end][COUNT]
-        records += int.from_bytes(count) if magic >= FORMAT_OF_BATCHES else 1
-        size += end - at if count or magic < FORMAT_OF_BATCHES else 0
+        if magic < FORMAT_OF_BATCHES:
+            records += 1
+        elif len(count := data[at:end][COUNT]) == COUNT.stop - COUNT.start:
+            records += int.from_bytes(count)
+        else:
+            break  # the answer ends within its head
+        size += end - at
     return size / records if records else 0.0
