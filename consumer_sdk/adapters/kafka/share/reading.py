@@ -163,7 +163,6 @@ class AcquiredRecords:
         if self._misplacement is not None and (doubted := self._left - self.deliveries.keys()):
             taken.error, taken.released = self._misplacement, sorted(doubted)
             self._left -= doubted
-        self._misplacement = None
 
     def _sort_out(self, messages: list[Message], size: int, taken: Taken) -> None:
         """Keeps what was acquired, and finds the gaps."""
@@ -173,8 +172,6 @@ class AcquiredRecords:
         if len(found) < len(messages):
             size = sum(message.size for message in found)
         taken.messages, taken.size = found, size
-        if isinstance(self._reader, Salvaged) and self._reader.unreadable is not None:
-            reached = self._reader.unreadable.first
         if reached > self._first:
             taken.gaps += self._pop(self._first, min(reached, self._last + 1) - 1)
             self._first = reached

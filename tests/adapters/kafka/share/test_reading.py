@@ -15,7 +15,8 @@ from consumer_sdk.adapters.kafka.share.reading import AcquiredRecords, Taken
 from consumer_sdk.records import Assignment, Partition
 from tests.adapters.kafka.decoding.test_record_batches import COMPRESSED, bomb, peak
 from tests.adapters.kafka.decoding.test_salvage import damaged
-from tests.adapters.kafka.decoding.test_unpacking import emptied
+from tests.adapters.kafka.decoding.test_unpacking import batch as records_of
+from tests.adapters.kafka.decoding.test_unpacking import emptied, with_checksum
 
 ASSIGNMENT = Assignment(Partition("t", "0"), 1)
 
@@ -276,6 +277,24 @@ def test_records_beside_an_unreadable_one_of_their_batch_are_read(first: int, la
         assert (offsets, said.gaps, said.released) == (sorted(wanted - {4}), [], [])
         assert said.unreadable is not None
         assert (said.unreadable.first, said.unreadable.last) == (4, 4)
+
+
+def test_each_unreadable_record_of_a_batch_is_told_by_itself() -> None:
+    """With gaps beside them, and what can be read between them."""
+    names: dict[int, list[tuple[str, bytes | None]]] = {n: [("name", b"x")] for n in (2, 6)}
+    rows = [(n, n, None, b"v", names.get(n, [])) for n in (0, 2, 4, 6, 8)]
+    raw = records_of(rows).replace(b"name", b"\xff\xfe\xfd\xfc")
+    records, told = acquired(with_checksum(raw), (0, 9, 2)), []
+    while not records.is_empty:
+        taken = records.take(ASSIGNMENT, 100, 1 << 20)
+        found = taken.unreadable
+        told.append(([m.position for m in taken.messages], taken.gaps, found and found[:2]))
+        assert not taken.error
+    assert told[0] == ([0], [], None)
+    assert told[1][2] == (2, 2)
+    assert [offset for offsets, _, _ in told for offset in offsets] == [0, 4, 8]
+    assert sorted(gap for _, gaps, _ in told for gap in gaps) == [1, 3, 5, 7]
+    assert [found for *_, found in told if found] == [(2, 2), (6, 6)]
 
 
 def test_unreadable_batch_of_unknown_length_ends_with_what_was_acquired_together() -> None:
