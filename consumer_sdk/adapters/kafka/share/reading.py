@@ -229,10 +229,6 @@ class AcquiredRecords:
 
     def _doubtful(self, error: Exception, taken: Taken) -> None:
         """Releases a range once; the second time it is taken apart."""
-        taken.gaps += self._pop(self._first, self._reader.next_fetch_offset - 1)
-        self._first = max(self._first, self._reader.next_fetch_offset)
-        if self.is_empty:
-            return
         if min(self._left) not in self.deliveries and not self._is_last_delivery():
             taken.error = error
             self._release(taken)
@@ -259,7 +255,6 @@ class AcquiredRecords:
         taken.gaps += self._pop(self._first, first - 1)
         offsets = self._pop(first, last)
         reader.pass_by(last + 1)
-        self._first = max(self._first, last + 1)
         if offsets:
             taken.unreadable = found._replace(first=offsets[0], last=offsets[-1])
 

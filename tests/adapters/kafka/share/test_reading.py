@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer_sdk.adapters.kafka.decoding.record_batches import LargeBatchError
+from consumer_sdk.adapters.kafka.decoding.unpacking import Unpacker
 from consumer_sdk.adapters.kafka.share.messages import AcquiredRange
 from consumer_sdk.adapters.kafka.share.reading import AcquiredRecords, Taken
 from consumer_sdk.records import Assignment, Partition
@@ -186,6 +187,18 @@ def test_nothing_is_released_on_its_last_delivery() -> None:
     assert (said.unreadable.first, said.unreadable.last) == (0, 1)
 
 
+@pytest.mark.parametrize("size", [17, 20, 27, 60])
+def test_batch_that_is_cut_off_on_the_last_delivery_is_unreadable(size: int) -> None:
+    """Nobody knows what it holds; it comes again before that."""
+    data = batch(0, [0, 1]) + batch(2, [0, 1])[:size]
+    offsets, said = drain(acquired(data, (0, 3, 5), limit=5))
+    assert (offsets, said.gaps, said.released) == ([0, 1], [], [])
+    assert said.unreadable is not None
+    assert said.unreadable[:3] == (2, 3, b"")
+    offsets, said = drain(acquired(data, (0, 3, 4), limit=5))
+    assert (offsets, said.gaps, said.released, said.unreadable) == ([0, 1], [], [2, 3], None)
+
+
 def test_what_the_bytes_do_not_reach_on_the_last_delivery_is_unreadable() -> None:
     """It reaches the dead letters, as far as anything is known of it."""
     offsets, said = drain(acquired(batch(0, [0, 1]), (0, 2, 5), limit=5))
@@ -202,8 +215,9 @@ def test_what_the_bytes_do_not_reach_on_the_last_delivery_is_unreadable() -> Non
         (batch(2, [0, 1, 2, 3]), (0, 3, 1)),
         (batch(0, [0, 1]) + batch(34, [0, 1]), (0, 3, 1)),
         (batch(0, [0, 1, 2]) + batch(34, [0, 1]), (0, 3, 1)),
+        (batch(0, [0, 1]) + batch(34, [0, 1])[:27], (0, 3, 1)),
     ],
-    ids=["alone", "a little", "the last one", "the last one of one record"],
+    ids=["alone", "a little", "the last one", "the last one of one record", "one that is cut off"],
 )
 def test_batch_that_lies_elsewhere_costs_no_record(
     data: bytes, ranges: tuple[int, int, int]
@@ -249,13 +263,14 @@ def test_unreadable_batch_that_says_to_lie_elsewhere_leaves_nothing_unsaid() -> 
     assert (said.unreadable.first, said.unreadable.last) == (0, 3)
 
 
-def test_compacted_offsets_before_an_unreadable_batch_are_gaps() -> None:
+@pytest.mark.parametrize("first", [2, 3])
+def test_compacted_offsets_before_an_unreadable_batch_are_gaps(first: int) -> None:
     """The batch itself is unreadable."""
-    data = batch(0, [0]) + batch(2, [0, 1], bad=True)
+    data = batch(0, [0]) + batch(first, [*range(4 - first)], bad=True)
     offsets, said = drain(acquired(data, (0, 3, 2)))
-    assert (offsets, said.gaps) == ([0], [1])
+    assert (offsets, said.gaps) == ([0], [*range(1, first)])
     assert said.unreadable is not None
-    assert (said.unreadable.first, said.unreadable.last) == (2, 3)
+    assert (said.unreadable.first, said.unreadable.last) == (first, 3)
 
 
 def test_records_that_were_compacted_meanwhile_are_gaps_with_their_second_delivery() -> None:
@@ -295,6 +310,25 @@ def test_each_unreadable_record_of_a_batch_is_told_by_itself() -> None:
     assert [offset for offsets, _, _ in told for offset in offsets] == [0, 4, 8]
     assert sorted(gap for _, gaps, _ in told for gap in gaps) == [1, 3, 5, 7]
     assert [found for *_, found in told if found] == [(2, 2), (6, 6)]
+
+
+def test_what_the_client_alone_cannot_read_is_read_record_by_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where each record can be read, nobody knows what is wrong: all of it is unreadable."""
+
+    def fail(*_: object) -> None:
+        raise ValueError("anything")
+
+    monkeypatch.setattr(Unpacker, "take", fail)
+    offsets, said = drain(acquired(damaged(0), (3, 5, 2)))
+    assert (offsets, said.gaps, said.released) == ([3, 5], [], [])
+    assert said.unreadable is not None
+    assert (said.unreadable.first, said.unreadable.last) == (4, 4)
+    offsets, said = drain(acquired(batch(0, [0, 1]), (0, 1, 2)))
+    assert (offsets, said.gaps, said.released) == ([], [], [])
+    assert said.unreadable is not None
+    assert (said.unreadable.first, said.unreadable.last) == (0, 1)
 
 
 def test_unreadable_batch_of_unknown_length_ends_with_what_was_acquired_together() -> None:
