@@ -297,3 +297,25 @@ def test_list_of_shards_that_was_cut_off_is_refused() -> None:
     """An ancestor that is missing in it would be read anew."""
     with pytest.raises(CheckpointFormatError, match="cut off"):
         read(scan(lease()), shards='{"Shards":[],"NextToken":"x"}')
+
+
+@pytest.mark.parametrize(
+    "count, more", [(10, "shard-9: a"), (11, "shard-9 and 1 more: a"), (12, " and 2 more: a")]
+)
+def test_note_names_ten_shards_and_counts_the_others(count: int, more: str) -> None:
+    """An application may have thousands."""
+    pending = {"pendingCheckpoint": {"S": str(SEQUENCE)}}
+    names = [f"shard-{number:x}" for number in range(count)]
+    (note,) = read(scan(*(lease(name) | pending for name in names))).notes
+    assert more in note
+    assert "shard-a" not in note
+
+
+def test_item_that_calls_itself_a_lease_is_one() -> None:
+    """Whatever its key; without that, some keys are of other items."""
+    named = lease("Leader")
+    assert checkpoints(read(scan(lease(), named | {"entityType": {"S": "LEASE"}}))).keys() == {
+        S[0],
+        "Leader",
+    }
+    assert checkpoints(read(scan(lease(), named))).keys() == {S[0]}
