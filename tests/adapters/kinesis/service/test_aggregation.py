@@ -124,6 +124,18 @@ def test_a_message_of_no_bytes_is_plain() -> None:
     assert user_records(sealed(b"")) is None
 
 
+@pytest.mark.parametrize("size", [*range(120, 132), 255, 256, 257, 16_383, 16_384, 16_385])
+def test_lengths_and_indices_of_one_two_and_three_bytes_are_read(size: int) -> None:
+    """Of keys, hash keys, data and whole records: at each edge."""
+    keys = [b"k" * size, *(b"%d" % number for number in range(size))]
+    hashes = [b"h" * size, *(b"%d" % number for number in range(size))]
+    records: list[Record] = [(size, size, b"d" * (size - 5)), (0, 0, b"d" * size)]
+    assert user_records(aggregate(keys, hashes, records)) == [
+        (b"%d" % (size - 1), b"d" * (size - 5)),
+        (b"k" * size, b"d" * size),
+    ]
+
+
 def test_data_of_no_bytes_is_a_record() -> None:
     """Kinesis trap 29: zero bytes of data are data."""
     assert user_records(aggregate([b"k"], [], [(0, None, b"")])) == [(b"k", b"")]
