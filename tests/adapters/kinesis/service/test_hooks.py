@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import json
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer_sdk.adapters.kinesis.service.hooks import Events, encode_event
+from consumer_sdk.adapters.kinesis.service.hooks import (
+    PAGE,
+    STREAM,
+    Events,
+    encode_event,
+    hand_over_stream,
+    hooked,
+    read_records,
+    stream_large_body,
+)
 from consumer_sdk.adapters.kinesis.service.service import (
     Page,
     ShardGoneError,
@@ -115,3 +127,55 @@ def test_damage_is_a_transient_error() -> None:
         # A length that has grown waits for more bytes, which come as the next event does.
         with pytest.raises(TransientAdapterError):
             list(Events("subscribing").pages(damaged + frame * 2))
+
+
+# -- hooks ------------------------------------------------------------------------------------
+
+
+def test_answer_with_records_is_read_past_the_client() -> None:
+    """It has nothing left to parse; an error is left to it."""
+    body = {"Records": [], "MillisBehindLatest": 3, "NextShardIterator": "i"}
+    answer: dict[str, Any] = {"status_code": 200, "body": json.dumps(body).encode()}
+    found: dict[str, Any] = {}
+    read_records(answer, found, model="more")
+    assert found == {PAGE: Page(next="i", behind=3)}
+    assert answer["body"] == b"{}"
+    refused = {"status_code": 400, "body": b"?"}
+    found.clear()
+    read_records(refused, found)
+    assert (found, refused) == ({}, {"status_code": 400, "body": b"?"})
+
+
+async def test_stream_is_handed_over_with_a_first_frame_for_the_client() -> None:
+    """Which waits for one; an error is left to it."""
+    answer: dict[str, Any] = {"status_code": 200, "body": "the stream"}
+    found: dict[str, Any] = {}
+    hand_over_stream(answer, found, model="more")
+    assert found == {STREAM: "the stream"}
+    chunks = [chunk async for chunk in answer["body"].content.iter_chunks()]
+    assert chunks == [(FIRST, True)]
+    refused = {"status_code": 400, "body": b"?"}
+    found.clear()
+    hand_over_stream(refused, found)
+    assert (found, refused) == ({}, {"status_code": 400, "body": b"?"})
+
+
+@pytest.mark.parametrize("size, is_in_pieces", [(2**20, False), (2**20 + 1, True)])
+def test_only_a_large_request_is_written_in_pieces(size: int, *, is_in_pieces: bool) -> None:
+    """It is the same request."""
+    request = SimpleNamespace(body=b"x" * size)
+    stream_large_body(request, model="more")
+    body: Any = request.body
+    assert isinstance(body, io.BytesIO) is is_in_pieces
+    assert (body.read() if is_in_pieces else body) == b"x" * size
+
+
+def test_answer_that_no_hook_has_seen_is_an_error() -> None:
+    """Of another status it may pass; else the client is of another version."""
+    assert hooked({PAGE: "page"}, PAGE) == "page"
+    assert hooked({PAGE: "page", "ResponseMetadata": {"HTTPStatusCode": 200}}, PAGE) == "page"
+    with pytest.raises(TransientAdapterError, match="cannot be read: status 302"):
+        hooked({PAGE: "page", "ResponseMetadata": {"HTTPStatusCode": 302}}, PAGE)
+    with pytest.raises(AdapterError, match="take another, or") as caught:
+        hooked({}, PAGE)
+    assert not isinstance(caught.value, TransientAdapterError)
