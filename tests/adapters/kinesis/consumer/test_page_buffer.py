@@ -90,6 +90,13 @@ def test_start_anywhere_leaves_out_what_lies_before_it(found: Any, sequence: int
     assert together == [row for row in model(found) if row[0] >= since]
 
 
+def test_start_in_the_middle_of_a_page_holds_for_each_cut_before_it() -> None:
+    """A run may have nothing but records that lie before it."""
+    unread = PageBuffer(page(*((number, b"x") for number in range(1, 7))), (4, 0))
+    runs = [[position for position, _ in run] for run, _ in drain(unread, [(2, 100)])]
+    assert runs == [[], [(4, 0)], [(5, 0), (6, 0)]]
+
+
 def test_run_is_cut_inside_an_aggregate_and_goes_on_there() -> None:
     """Kinesis trap 29: the position between two user records is that of the second."""
     unread = PageBuffer(page((7, aggregated((b"a", b"1"), (b"b", b"2"), (b"c", b"3")))))
@@ -118,6 +125,15 @@ def test_record_larger_than_the_limit_comes_alone() -> None:
     """The limit of bytes is soft: one record at least."""
     unread = PageBuffer(page((1, b"x" * 100), (2, b"y" * 100)))
     assert [each.position for each in unread.take(HELD, 10, 1)[0]] == [(1, 0)]
+
+
+def test_as_many_records_come_as_have_the_bytes_that_were_asked_for() -> None:
+    """By their mean, rounded up: a run is a little smaller rather than larger."""
+    unread = PageBuffer(page(*((number, b"x" * 99) for number in range(1, 11))))
+    assert unread.size == 1000  # with their keys
+    for max_bytes, count in ((505, 5), (504, 4), (101, 1)):
+        messages, size = unread.take(HELD, 10, max_bytes)
+        assert (len(messages), size) == (count, 100 * count)
 
 
 def test_time_is_that_of_the_next_message() -> None:
