@@ -203,7 +203,7 @@ class Sizes:
         ledgers = await self._ledgers(partition, stop)
         entries = ledgers.count(start, stop)
         mean = await self._mean(partition, ledgers.first_entry(start, stop))
-        return max(round(entries * mean), 1) if entries else 0
+        return round(entries * mean)
 
     async def cut(self, wanted: PartitionRange, records: int) -> Place:
         """The begin of an entry about that many records after the start.

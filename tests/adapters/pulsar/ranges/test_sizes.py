@@ -41,7 +41,8 @@ class Log(Admin):
     def __init__(self, *ledgers: Ledger) -> None:
         super().__init__("http://nowhere:1")
         self.ledgers: Sequence[Ledger] | None = ledgers
-        self.added = self.messages = 0
+        self.added: int | None = 0
+        self.messages = 0
         self.batches: dict[tuple[int, int], int | None] = {}
         self.entries: dict[tuple[int, int], Entry] = {}
         self.asked: list[Any] = []
@@ -53,12 +54,9 @@ class Log(Admin):
         if self.ledgers is None:
             return None
         found = [{"ledgerId": i, "entries": n, "size": size} for i, n, size in self.ledgers]
-        return {
-            "ledgers": found,
-            "entriesAddedCounter": self.added,
-            "currentLedgerEntries": -1,
-            "currentLedgerSize": -1,
-        }
+        counts = {} if self.added is None else {"entriesAddedCounter": self.added}
+        current = {"currentLedgerEntries": -1, "currentLedgerSize": -1}
+        return {"ledgers": found, **current, **counts}
 
     async def messages_in(self, topic: str) -> int:
         """Since the broker has loaded it."""
@@ -116,12 +114,14 @@ async def test_entry_has_one_record_at_least() -> None:
     topic.close()
 
 
+@pytest.mark.parametrize("added", [0, None])
 @pytest.mark.parametrize("count, records", [(10, 20), (1, 2), (0, 2), (None, 2)])
 async def test_first_entry_of_a_range_stands_for_all_where_nothing_was_written_since(
-    count: int | None, records: int
+    count: int | None, records: int, added: int | None
 ) -> None:
-    """The broker has loaded the topic, and counts from there."""
+    """The broker has loaded the topic, and counts from there; an older one does not count."""
     topic = log()
+    topic.added = added
     topic.batches[3, 1] = count
     assert await Sizes(topic).records(span((3, 1, 0), (3, 3, 0))) == records
     assert topic.asked == ["internals", (3, 1)]
@@ -179,6 +179,7 @@ def test_answer_is_used_again_for_a_second_where_it_reaches_so_far() -> None:
         topic.messages = 80
         topic.ledgers = (Ledger(3, 5, 50), Ledger(8, 3, 30))
         assert await sizes.records(span((3, 0, 0), (8, 3, 0))) == 160
+        assert await sizes.records(ALL) == 140
         assert topic.asked == ["internals", "messages"] * 2
         await asyncio.sleep(1.0)
         assert await sizes.records(span((3, 0, 0), (8, 3, 0))) == 160
@@ -264,10 +265,9 @@ async def test_bounded_number_of_entries_is_looked_at(monkeypatch: pytest.Monkey
 async def test_chunks_before_a_range_are_looked_for_backwards_to_where_the_reader_began(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And through so many entries at most; no further than the first that is missing."""
+    """And through so many entries at most, whatever they are; no further than the first that is missing."""
     topic = log()
-    topic.entries = {(3, number): chunk(0, 2, f"{number}") for number in range(5)}
-    topic.entries[8, 0] = chunk(1, 2, "2")
+    topic.entries = {(3, 2): chunk(0), (3, 3): WHOLE, (8, 0): chunk(1)}
     entries = Entries(TOPIC, topic)
     bounds = (8, 0, 0), (8, 1, 0)
     assert await entries.first_ending((3, 0, 0), *bounds) == (8, 0)
@@ -300,6 +300,7 @@ async def test_entries_of_one_ledger_are_known_without_a_look() -> None:
         ((3, 1, 0), WHOLE, False),
         ((3, 1, 0), None, False),
         ((3, 5, 0), chunk(1), True),
+        ((8, 1, 0), chunk(1), True),
         ((8, 2, 0), chunk(1), False),
     ],
 )
@@ -309,7 +310,7 @@ async def test_reader_that_begins_at_a_later_chunk_splits_its_message(
     """The first entry at or behind the place counts; behind the last one there is none."""
     topic = log()
     if entry is not None:
-        topic.entries = {(3, 1): entry, (8, 0): entry}
+        topic.entries = {(3, 1): entry, (8, 0): entry, (8, 1): entry}
     assert await Entries(TOPIC, topic).splits_message(place) is splits
     assert await Entries(TOPIC, None).splits_message(place) is False
     topic.ledgers = ()

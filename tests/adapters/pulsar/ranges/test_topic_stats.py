@@ -23,20 +23,29 @@ from consumer_sdk.checkpoints.positions import LAST_BATCH_INDEX
 LEDGERS = Ledgers([Ledger(3, 5, 50), Ledger(4, 0, 0), Ledger(8, 2, 20)])
 
 
-def test_the_open_ledgers_entries_come_from_the_topic() -> None:
-    """``internalStats`` lists it as empty."""
+@pytest.mark.parametrize(
+    "entries, size, found, last",
+    [(2, 20, (9, 90), (8, 1, 0)), (1, 1, (8, 71), (8, 0, 0)), (-1, -1, (7, 70), (5, 1, 0))],
+)
+def test_the_open_ledgers_entries_come_from_the_topic(
+    entries: int, size: int, found: tuple[int, int], last: Place
+) -> None:
+    """``internalStats`` lists it as empty; of a topic that is not loaded it says nothing."""
     ledgers = Ledgers.of(
         {
             "ledgers": [
                 {"ledgerId": 3, "entries": 5, "size": 50},
+                {"ledgerId": 5, "entries": 2, "size": 20},
                 {"ledgerId": 8, "entries": 0, "size": 0},
             ],
-            "currentLedgerEntries": 2,
-            "currentLedgerSize": 20,
+            "currentLedgerEntries": entries,
+            "currentLedgerSize": size,
         }
     )
-    assert (ledgers.entries, ledgers.size) == (7, 70)
-    assert (ledgers.first, ledgers.last) == ((3, 0, 0), (8, 1, 0))
+    assert (ledgers.entries, ledgers.size) == found
+    assert (ledgers.first, ledgers.last) == ((3, 0, 0), last)
+    assert ledgers.reaches((last[0], last[1] + 1, 0))
+    assert not ledgers.reaches((last[0], last[1] + 2, 0))
 
 
 def test_nothing_has_neither_begin_nor_end() -> None:
@@ -80,6 +89,50 @@ def test_going_back_leads_over_ledgers(place: Place, count: int, begin: Place) -
     assert LEDGERS.back(place, count) == begin
 
 
+@pytest.mark.parametrize(
+    "place,count,begin",
+    [((8, 1, 0), 6, (3, 0, 0)), ((8, 1, 0), 7, (1, 1, 0)), ((8, 1, 0), 9, (1, 0, 0))],
+)
+def test_going_back_counts_the_entries_of_each_ledger(
+    place: Place, count: int, begin: Place
+) -> None:
+    """Over several of them."""
+    ledgers = Ledgers([Ledger(1, 2, 20), Ledger(3, 5, 50), Ledger(8, 2, 20)])
+    assert ledgers.back(place, count) == begin
+
+
+@pytest.mark.parametrize(
+    "start,count,cut",
+    [
+        ((3, 2, 0), 2, (3, 4, 0)),
+        ((3, 2, 0), 3, (8, 0, 0)),
+        ((3, 2, 0), 4, (8, 1, 0)),
+        ((3, 2, 0), 5, (8, 2, 0)),
+        ((3, 2, 9), 1, (3, 3, 0)),
+        ((8, 1, 0), 1, (8, 2, 0)),
+    ],
+)
+def test_a_cut_in_the_middle_of_a_ledger_counts_from_there(
+    start: Place, count: int, cut: Place
+) -> None:
+    """And goes on in the next one."""
+    assert LEDGERS.advance(start, (8, 2, 0), count) == cut
+
+
+@pytest.mark.parametrize(
+    "start,entry",
+    [
+        ((3, 2, 7), (3, 2, 0)),
+        ((3, 5, 0), (8, 0, 0)),
+        ((0, 0, 0), (3, 0, 0)),
+        ((8, 2, 0), None),
+    ],
+)
+def test_first_entry_of_a_range_is_the_first_that_counts(start: Place, entry: Place | None) -> None:
+    """From its begin on."""
+    assert LEDGERS.first_entry(start, (9, 0, 0)) == entry
+
+
 places = st.tuples(st.integers(0, 9), st.integers(0, 7), st.integers(0, 2))
 
 
@@ -99,10 +152,16 @@ def test_a_cut_is_above_its_start_and_counts_right(start: Place, stop: Place, co
         ((5, 0, 0), (5, 3, 0), True),
         ((5, 3, 0), (8, 2, 0), False),  # may have been the ledger's end
         ((3, 0, 0), (5, 3, 0), True),
+        ((3, 0, 0), (5, 1, 0), True),
+        ((3, 0, 0), (5, 0, 1), True),
+        ((3, 0, 0), (5, 0, 0), False),
         ((3, 9, 0), (5, 0, 0), False),
         ((8, 0, 0), (8, 2, 0), False),
         ((0, 0, 0), (9, 2, 0), False),
         ((5, 3, 0), (5, 3, 0), False),
+        ((5, 3, 0), (8, 5, 0), False),
+        ((5, 8, 0), (8, 2, 0), False),
+        ((5, 3, 1), (8, 2, 0), True),
         ((5, 3, 2), (8, 2, 0), True),  # a record of a batch, which was there
         ((5, 3, LAST_BATCH_INDEX), (8, 2, 0), True),  # the position of a record
     ],
@@ -114,7 +173,15 @@ def test_a_loss_is_told_where_it_is_known(start: Place, stop: Place, lost: bool)
 
 @pytest.mark.parametrize(
     "start,doubtful",
-    [((5, 3, 0), True), ((5, 0, 0), True), ((0, 0, 0), False), ((8, 0, 0), False)],
+    [
+        ((5, 3, 0), True),
+        ((5, 0, 0), True),
+        ((1, 0, 0), True),
+        ((0, 1, 0), True),
+        ((0, 0, 1), True),
+        ((0, 0, 0), False),
+        ((8, 0, 0), False),
+    ],
 )
 def test_a_start_in_a_deleted_ledger_is_a_doubt(start: Place, doubtful: bool) -> None:  # noqa: FBT001 - a column of the table
     """The log begins at ledger 8 now; the begin of nothing is in no ledger."""
