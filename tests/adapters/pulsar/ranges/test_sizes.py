@@ -230,6 +230,7 @@ async def test_place_some_entries_before_is_in_an_earlier_ledger_if_the_rest_api
         (chunk(0, 3), chunk(1, 3), True),
         (chunk(0), chunk(1), False),
         (chunk(1), chunk(1, uuid="v"), True),
+        (chunk(0), chunk(1, uuid="v"), True),
         (chunk(0), WHOLE, False),
         (chunk(0), None, False),
     ],
