@@ -15,6 +15,7 @@ from consumer_sdk.adapters.pulsar.consumer import pump
 from consumer_sdk.adapters.pulsar.consumer.messages import Delivery
 from consumer_sdk.adapters.pulsar.consumer.read_ahead_budget import (
     COPIES,
+    FREE,
     POLL,
     SHORT_POLL,
     LimitedTurn,
@@ -57,6 +58,43 @@ def test_queues_share_half_of_the_room(limit: int, partitions: int, queue: int) 
     budget.check()
     assert [budget.queue_of(n) for n in range(partitions)] == [queue] * partitions
     assert budget.held == queue * partitions * MIB <= limit
+
+
+def test_turn_without_a_limit_has_room_for_anything_and_never_pauses() -> None:
+    """As where no memory_limit= is given."""
+    assert FREE.more(1 << 60) is True
+    assert FREE.pause(1_000_000) == 0.0
+    assert FREE.poll == POLL
+    FREE.end([delivery(5)])
+
+
+def test_buffers_share_what_the_queues_leave() -> None:
+    """One byte at least, so that one message may always be there; a partition that left has no queue."""
+    budget = ReadAheadBudget(40 * MIB, 10 * MIB, most=2000, batch=MIB)
+    assert budget.share == 40 * MIB
+    budget.partitions = 0  # all of them have left
+    assert budget.share == 40 * MIB
+    budget.partitions = 2
+    assert [budget.queue_of(name) for name in "ab"] == [1, 1]
+    assert (budget.held, budget.share) == (20 * MIB, 10 * MIB)
+    assert [budget.queue_of(name) for name in "cd"] == [1, 1]
+    assert (budget.held, budget.share) == (40 * MIB, 1)
+    budget.no_queue("nobody")
+    budget.no_queue("d")
+    budget.no_queue("d")
+    assert (budget.held, budget.share) == (30 * MIB, 5 * MIB)
+
+
+def test_queues_of_partitions_that_are_leaving_count_while_they_are_there() -> None:
+    """No new one is made for them."""
+    budget = ReadAheadBudget(40 * MIB, 10 * MIB, most=2000, batch=MIB)
+    budget.partitions = 2
+    assert [budget.queue_of(name) for name in "ab"] == [1, 1]
+    budget.partitions = 1
+    budget.check()
+    budget.queue_of("c")
+    with pytest.raises(ConfigurationError, match="made for fewer than 1: 52428800 bytes"):
+        budget.check()
 
 
 @pytest.mark.parametrize("seed", range(20))
