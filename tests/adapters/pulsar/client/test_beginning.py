@@ -173,9 +173,9 @@ async def test_new_subscription_is_made_with_the_end_of_the_topic_until_it_has_b
     await mine.prepare()
     assert mine.is_new
     assert admin.known == {"s": {MARK: "7:3"}}
-    assert admin.asked == ["end", ("make", where == "latest", is_replicated)]
     await theirs.prepare()
     assert not theirs.is_new
+    assert admin.asked == ["end", ("make", where == "latest", is_replicated)]
     for each in (mine, theirs):
         await each.look()
         assert [each.is_new, each.end] == [True, (7, 3, 0)]
