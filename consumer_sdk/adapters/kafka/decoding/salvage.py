@@ -200,7 +200,7 @@ def _bounds(raw: bytes) -> tuple[int, int]:
 
 
 def _is_sound(raw: bytes) -> bool:
-    return len(raw) >= HEAD.size and HEAD.unpack_from(raw)[4] == calc_crc32c(raw[CHECKED_FROM:])
+    return bool(HEAD.unpack_from(raw)[4] == calc_crc32c(raw[CHECKED_FROM:]))
 
 
 def _is_confirmed(raw: bytes, next_raw: bytes, highwater: int) -> bool:

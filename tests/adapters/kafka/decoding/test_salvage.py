@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 
 import pytest
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
@@ -110,6 +111,7 @@ def test_end_that_the_head_does_not_confirm_is_not_known() -> None:
     holes = wrong_checksum(batch([rows(3, 4)[0], rows(6, 7)[0]]))  # a gap: the count says less
     assert found(holes, 3) == [(3, None)]
     assert found(holes + batch(rows(7, 8)), 3) == [(3, 6)]
+    assert found(holes + emptied(batch(rows(7, 8))), 3) == [(3, 6)]
     assert found(holes + batch(rows(9, 10)), 3) == [(3, None)]
     assert found(holes + wrong_checksum(batch(rows(7, 8))), 3) == [(3, None)]
     far = bytearray(batch(rows(3, 7)))
@@ -139,6 +141,29 @@ def test_records_that_do_not_fill_their_batch_are_unreadable_from_there() -> Non
     raw = bytearray(batch(rows(0, 3)))
     raw[61] ^= 0x40  # of the first record
     assert found(with_checksum(bytes(raw))) == [(0, 2)]
+
+
+def test_record_without_a_byte_ends_what_can_be_told_apart() -> None:
+    """Its attributes would be taken from the next one."""
+    raw = bytearray(batch(rows(0, 3)))
+    raw[61] = 0  # the size of the first record
+    assert found(with_checksum(bytes(raw))) == [(0, 2)]
+
+
+def test_records_that_can_be_read_keep_all_that_they_have() -> None:
+    """Headers, too, of any number."""
+    headers: list[list[tuple[str, bytes | None]]] = [
+        [("h", b"1"), ("h", None)],
+        [("name", b"x")],
+        [],
+    ]
+    raw = wrong_header(batch([(n, n, b"k", b"v", headers[n]) for n in range(3)]))
+    salvaged = salvage(raw, 0)
+    assert salvaged is not None
+    ((first,), _size) = salvaged.take(ASSIGNMENT, ANY, ANY)
+    salvaged.pass_by(2)
+    ((last,), _size) = salvaged.take(ASSIGNMENT, ANY, ANY)
+    assert (list(first.headers), last.headers) == (headers[0], ())
 
 
 def with_more_behind(raw: bytes) -> bytes:
@@ -238,6 +263,20 @@ def test_compressed_messages_of_old_formats_are_unreadable_together() -> None:
     assert list_of(salvage(raw, 4, most=100)) == [(4, 6)]
 
 
+def test_compressed_messages_of_old_formats_that_the_codec_refuses_are_unreadable() -> None:
+    """Though the checksum fits; what is behind them is the next record."""
+    builder = LegacyRecordBatchBuilder(1, CODECS["gzip"], 1 << 16)
+    for n in range(3):
+        builder.append(n, 77, None, b"value" * 20)
+    raw = bytearray(rebase(bytes(builder.build()), 6))
+    raw[-12:-8] = b"\xff" * 4
+    raw[12:16] = zlib.crc32(raw[16:]).to_bytes(4)
+    salvaged = salvage(bytes(raw), 5)
+    assert list_of(salvaged) == [(5, 6)]
+    assert salvaged is not None
+    assert salvaged.next_fetch_offset == 7
+
+
 @pytest.mark.parametrize(
     "first, last, text",
     [
@@ -261,7 +300,7 @@ def test_batch_that_is_cut_off_ends_nobody_knows_where(cut: int) -> None:
     assert found(batch(rows(0, 3))[:cut]) == [(0, None)]
 
 
-@pytest.mark.parametrize("length", [-20, -1, 0, 5, 1 << 30])
+@pytest.mark.parametrize("length", [-20, -1, 0, 5, 9, 30, 48, 1 << 30])
 def test_length_that_is_wrong_ends_nobody_knows_where(length: int) -> None:
     """Negative, too short or too long."""
     raw = batch(rows(0, 3))
