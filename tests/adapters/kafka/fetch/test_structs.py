@@ -273,7 +273,7 @@ def test_records_of_every_length_are_read(size: int) -> None:
 
 def test_tags_that_nobody_knows_are_passed_over() -> None:
     """A later broker may have them anywhere (KIP-482)."""
-    tags = b"\x02\x05\x03abc\x81\x01\x00"
+    tags = b"\x02\x07\x03abc\x81\x01\x00"
     part: Any = (0, 0, 110, 105, 10, [(5, 90, tags), (6, 95, tags)], 2, RECORDS, tags)
     topic: Any = ("orders", [part, part], tags)
     found = read(12, answer_schema(TEXT, Raw).encode((20, 0, 9, [topic, topic], tags)))
