@@ -233,7 +233,7 @@ class Flusher:
             pass
         self._has_full = False
 
-    async def flush(self, holdings: Iterable[HeldPartition], *, force: bool = False) -> None:
+    async def flush(self, holdings: Iterable[HeldPartition], *, force: bool) -> None:
         """Flushes those of ``holdings`` that have something to flush.
 
         Concurrency: the last flush of a revoke waits for one part of another flush, not for all.

@@ -10,15 +10,26 @@ from typing import Any
 
 import pytest
 
+from consumer_sdk.abc import CheckpointStore
 from consumer_sdk.errors import TransientAdapterError
-from consumer_sdk.records import AckFlush, Assignment, Capabilities, Outcome, Partition
+from consumer_sdk.records import (
+    AckFlush,
+    Assignment,
+    Capabilities,
+    Checkpoint,
+    Outcome,
+    Partition,
+    Run,
+)
 from consumer_sdk.runtime import Ordering
 from consumer_sdk.runtime.dispatch.lanes import Lanes
 from consumer_sdk.runtime.flusher import Flusher
 from consumer_sdk.runtime.options import LoopClock
 from consumer_sdk.runtime.partitions.partition_state import ConsumerContext
+from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import SimulationLoop
 from consumer_sdk.trackers import WatermarkTracker
+from consumer_sdk.trackers.outputs import OutputBook
 from tests.runtime.consumer_options import options_of
 from tests.runtime.partitions.held import Held, in_loop
 
@@ -26,15 +37,23 @@ from tests.runtime.partitions.held import Held, in_loop
 class Adapter:
     """Notes when it is told of how many partitions; fails so often."""
 
-    capabilities = Capabilities()
+    broker = "memory"
     group = "g"
 
     def __init__(self) -> None:
+        self.capabilities = Capabilities()
         self.told: list[tuple[float, int]] = []
         self.failures = 0
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    @staticmethod
+    def encode_position(position: int) -> str:
+        """Its text."""
+        return str(position)
 
     async def commit(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
         """Takes them, or not."""
+        self.meanwhile()
         self.told.append((round(asyncio.get_running_loop().time(), 4), len(flushes)))
         if self.failures:
             self.failures -= 1
@@ -70,13 +89,19 @@ class Expensive(WatermarkTracker):
 class Field:
     """A flusher with partitions."""
 
-    def __init__(self, interval: float) -> None:
+    def __init__(
+        self,
+        interval: float,
+        store: CheckpointStore | None = None,
+        capabilities: Capabilities | None = None,
+    ) -> None:
         self.adapter, self.interval = Adapter(), interval
+        self.adapter.capabilities = capabilities or Capabilities()
         self.context = ConsumerContext(clock=LoopClock(), queue=Lanes(Ordering.NONE))
         adapter: Any = self.adapter
         self.flusher = Flusher(
             adapter,
-            None,
+            store,
             options_of(clock=LoopClock(), flush_interval=interval),
             self.context,
             fenced=lambda *_: None,
@@ -171,6 +196,29 @@ def test_flush_that_is_wanted_now_takes_all_that_are_dirty() -> None:
         assert field.told == [(102.0, 1)]
 
     running(test, interval=100.0)
+
+
+def test_record_that_is_acked_while_a_wanted_flush_is_written_is_flushed_later() -> None:
+    """In its interval; with it, what another partition has."""
+
+    async def test(field: Field) -> None:
+        one, other = field.held(3), field.held(3)
+
+        def meanwhile() -> None:
+            one.messages[2].ack()
+            other.messages[1].ack()
+
+        for held in (one, other):
+            held.messages[0].ack()
+        await asyncio.sleep(0.5)
+        one.messages[1].ack()
+        field.adapter.meanwhile = meanwhile
+        field.flusher.force()
+        await asyncio.sleep(0)
+        await asyncio.sleep(10)
+        assert field.told == [(0.0, 2), (0.5, 1), (1.0, 2)]
+
+    running(test)
 
 
 def test_flush_that_is_wanted_when_nothing_is_dirty_is_over() -> None:
@@ -287,5 +335,54 @@ def test_partition_that_is_closed_is_flushed_no_more() -> None:
         lost.it.close()
         await asyncio.sleep(5)
         assert [count for _, count in field.told] == [2, 1]
+
+    running(test)
+
+
+@pytest.mark.parametrize("wants_ends", [False, True])
+def test_partition_that_was_read_to_its_end_has_ended_when_that_is_durable(
+    *, wants_ends: bool
+) -> None:
+    """The broker is told after the store, if it wants to know. Before the end it is told nothing."""
+
+    async def test() -> None:
+        store = MemoryStore()
+        field = Field(
+            0.1, store, Capabilities(commits=False, metadata_size=0, wants_ends=wants_ends)
+        )
+        tasks = [
+            asyncio.create_task(work) for work in (field.flusher.run(), field.flusher.run_commits())
+        ]
+        held = field.held(2)
+        await store.open()
+        await store.claim("g", [held.it.assignment])
+        held.messages[0].ack()
+        await asyncio.sleep(1)
+        held.it.track(Run(held.it.assignment, [], ended=True))
+        await asyncio.sleep(1)
+        assert (held.it.has_ended, field.told) == (False, [])
+        held.messages[1].ack()
+        await asyncio.sleep(1)
+        assert held.it.has_ended
+        assert [count for _, count in field.told] == ([1] if wants_ends else [])
+        for task in tasks:
+            task.cancel()
+
+    in_loop(test)
+
+
+@pytest.mark.parametrize("has_outputs", [False, True])
+def test_memory_of_outputs_is_looked_at_again_when_they_are_written(*, has_outputs: bool) -> None:
+    """It held the fetch up; what has none has nothing to look at."""
+
+    async def test(field: Field) -> None:
+        held = field.held(0)
+        if has_outputs:
+            held.it.keep_outputs(OutputBook(Checkpoint()))
+        (message,) = held.fetch(0)
+        message.ack()
+        field.context.changed.clear()
+        await asyncio.sleep(1)
+        assert (held.it in field.context.changed) == has_outputs
 
     running(test)

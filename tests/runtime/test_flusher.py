@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from consumer_sdk import Consumer
+from consumer_sdk import Consumer, Hooks
 from consumer_sdk.abc import StoreItem
 from consumer_sdk.errors import AdapterError, PartitionLostError, StoreError, TransientAdapterError
 from consumer_sdk.records import (
@@ -161,6 +161,7 @@ def test_receipt_stays_open_until_a_checkpoint_in_the_store_holds_it() -> None:
             await asyncio.sleep(60)
             assert not (await stored(store)).is_settled(99)
             assert not receipt.done()
+            assert consumer.stats().truncated > 0
             for message in messages[::2]:
                 message.ack()
             await receipt
@@ -422,6 +423,31 @@ def test_start_that_moves_is_stored_before_a_record_is_read(*, keeps_positions: 
             b.append("3")
             assert (await anext(consumer)).value == b"3"
             assert (await stored(store)).start == 2
+
+    bench(test)
+
+
+class Assigned(Hooks):
+    """Notes what the broker keeps when partitions are said to have come."""
+
+    def __init__(self, b: Bench) -> None:
+        self._b = b
+        self.committed: list[Mapping[str, int]] = []
+
+    def partitions_assigned(self, partitions: Sequence[Partition]) -> None:
+        """Once for each round."""
+        self.committed.append(self._b.committed())
+
+
+def test_start_that_moves_is_committed_before_a_record_is_read() -> None:
+    """The same where the broker keeps the position."""
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2")
+        hooks = Assigned(b)
+        async with b.consumer(start="latest", hooks=hooks):
+            await asyncio.sleep(5)
+        assert hooks.committed == [{"0": 2}]
 
     bench(test)
 

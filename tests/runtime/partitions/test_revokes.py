@@ -77,6 +77,23 @@ def test_revoke_waits_for_handlers_for_most_of_its_time() -> None:
     bench(test)
 
 
+def test_revoke_with_nothing_to_flush_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing was ever read, or all is durable."""
+
+    async def test(b: Bench) -> None:
+        for records in ((), ("1",)):
+            b.append(*records)
+            async with b.consumer() as consumer:
+                for _ in records:
+                    (await anext(consumer)).ack()
+                await consumer.flush()
+                await asyncio.sleep(1)
+                assert await revoke(consumer, 10) < 0.01
+
+    bench(test)
+    assert "the last flush" not in caplog.text
+
+
 def test_revoke_does_not_wait_for_records_that_nobody_was_handed() -> None:
     """They were fetched, and are the next owner's."""
 

@@ -62,20 +62,22 @@ def test_retries_come_back_when_each_is_due() -> None:
     """Of all partitions by one sleep, however they were noted; a new one may be the first."""
 
     async def test(field: _Field) -> None:
-        held = field.held(5.0, 1.0, 9.0)
-        field.held(3.0, 7.0, number=1)
+        one, two, three = field.held(5.0), field.held(3.0, number=1), field.held(9.0, number=2)
+        await asyncio.sleep(0.5)
+        held = field.held(0.5, 1.0, 6.5, number=3)
         for moment, found in (
             (0.9, []),
-            (1.1, [("0", 1, 2)]),
+            (1.1, [("3", 0, 2)]),
+            (1.6, [("3", 1, 2)]),
             (3.1, [("1", 0, 2)]),
             (5.1, [("0", 0, 2)]),
-            (9.1, [("0", 2, 2), ("1", 1, 2)]),
+            (9.1, [("2", 0, 2), ("3", 2, 2)]),
             (30.0, []),
         ):
             await asyncio.sleep(moment - asyncio.get_running_loop().time())
             assert sorted(field.taken()) == found
-        assert field.context.totals.redelivered == 5
-        assert held.it.own.redelivered == 3
+        assert field.context.totals.redelivered == 6
+        assert [each.it.own.redelivered for each in (one, two, three, held)] == [1, 1, 1, 3]
 
     running(test)
 
