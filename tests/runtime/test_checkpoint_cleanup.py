@@ -13,8 +13,12 @@ from consumer_sdk import Message
 from consumer_sdk.abc import StoreItem
 from consumer_sdk.adapters.kinesis.service.service import Shard
 from consumer_sdk.checkpoints.positions import encode_sequence
-from consumer_sdk.records import Assignment, Checkpoint, Partition
+from consumer_sdk.errors import AdapterError, TransientStoreError
+from consumer_sdk.records import Assignment, Capabilities, Checkpoint, Partition
 from consumer_sdk.runtime import checkpoint_cleanup
+from consumer_sdk.runtime.checkpoint_cleanup import CheckpointCleanup
+from consumer_sdk.stores import MemoryStore
+from consumer_sdk.testing import Simulation, simulate
 from consumer_sdk.testing.kinesis import FakeService
 from consumer_sdk.trackers import encode_checkpoint
 from tests.adapters.kinesis.harness import shard_id
@@ -146,3 +150,104 @@ def test_what_is_of_another_stream_or_cannot_be_read_stays() -> None:
         assert set(await stage.store.list("g")) - {Partition("s", shard_id(0))} == {*texts} - {gone}
 
     play(test)
+
+
+class Ends:
+    """An adapter that knows which partitions are gone.
+
+    Attributes:
+        gone_ones: those.
+        asked: when it was asked, and for how many.
+        troubles: what it raises first.
+    """
+
+    broker = "memory"
+    decode_position = int
+
+    def __init__(self, group: str | None = "g", *, wants_ends: bool = True) -> None:
+        self.group = group
+        self.capabilities = Capabilities(wants_ends=wants_ends)
+        self.gone_ones: list[Partition] = []
+        self.asked: list[tuple[float, int]] = []
+        self.troubles: list[Exception] = []
+
+    async def gone(self, partitions: Sequence[Partition]) -> list[Partition]:
+        """Says which."""
+        self.asked.append((asyncio.get_running_loop().time(), len(partitions)))
+        if self.troubles:
+            raise self.troubles.pop()
+        return self.gone_ones
+
+    def identity(self, assignment: Assignment) -> None:
+        """Streams have none here."""
+
+
+async def cleanup(adapter: Any, store: MemoryStore | None, seconds: float) -> bool:
+    """Runs for so long; whether it ends by itself."""
+    task = asyncio.create_task(CheckpointCleanup(adapter, store).run())
+    await asyncio.sleep(seconds)
+    is_over = task.done()
+    task.cancel()
+    return is_over
+
+
+async def filled(count: int) -> MemoryStore:
+    """A store with a checkpoint of each partition."""
+    store = MemoryStore()
+    for number in range(count):
+        held = Assignment(Partition("s", f"{number:02}"), 1)
+        await store.claim("g", [held])
+        text, _ = encode_checkpoint(
+            Checkpoint(1, 2), broker="memory", partition=held.partition, encode_position=str
+        )
+        await store.save("g", [StoreItem(held, text)])
+    return store
+
+
+def test_look_that_fails_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """The next one comes as late as always; the log says why."""
+
+    async def test(_: Simulation) -> None:
+        adapter = Ends()
+        adapter.troubles = [TransientStoreError("down"), AdapterError("forbidden")]
+        assert not await cleanup(adapter, await filled(3), 60)
+        assert adapter.asked == [(5.0, 3), (25.0, 3), (45.0, 3)]
+
+    simulate(test)
+    assert "could not be removed: down" in caplog.text
+    assert "could not be removed: forbidden" in caplog.text
+
+
+@pytest.mark.parametrize("count, names", [(10, "s/09"), (11, "s/09, …")])
+def test_line_of_the_log_names_ten_partitions(
+    count: int, names: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that is gone without a checkpoint is not counted."""
+
+    async def test(_: Simulation) -> None:
+        adapter, store = Ends(), await filled(count)
+        adapter.gone_ones = [*await store.list("g"), Partition("s", "never stored")]
+        await cleanup(adapter, store, 10)
+        assert await store.list("g") == []
+
+    with caplog.at_level(logging.INFO, "consumer_sdk.runtime.checkpoint_cleanup"):
+        simulate(test)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith(f"removed {count} checkpoints of what is gone: s/00, s/01")
+    assert line.endswith(names)
+
+
+@pytest.mark.parametrize(
+    "group, has_store, wants_ends", [(None, True, True), ("g", False, True), ("g", True, False)]
+)
+def test_nothing_is_looked_for_without_a_group_a_store_or_ends(
+    group: str | None, *, has_store: bool, wants_ends: bool
+) -> None:
+    """There is nothing to remove, or nobody who knows."""
+
+    async def test(_: Simulation) -> None:
+        adapter = Ends(group, wants_ends=wants_ends)
+        assert await cleanup(adapter, MemoryStore() if has_store else None, 10)
+        assert adapter.asked == []
+
+    simulate(test)

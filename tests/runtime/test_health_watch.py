@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
 
 from consumer_sdk import Consumer, Message
-from consumer_sdk.testing import Faults, MemoryAdapter
+from consumer_sdk.records import Assignment, Partition
+from consumer_sdk.runtime.health_watch import HealthWatch, LagWatch
+from consumer_sdk.runtime.options import LoopClock
+from consumer_sdk.runtime.partitions.held_partition import HeldPartition
+from consumer_sdk.testing import Faults, MemoryAdapter, SimulationLoop
 from tests.runtime.bench import Bench, bench
+from tests.runtime.consumer_options import options_of
 from tests.runtime.observing.test_consumer_log import texts
+from tests.runtime.partitions.held import Held, in_loop
 
 
 def about(caplog: pytest.LogCaptureFixture, words: str) -> list[str]:
@@ -200,3 +208,225 @@ def test_lag_that_cannot_be_asked_for_is_no_reason_to_stop(
 
     with caplog.at_level(logging.DEBUG):
         bench(test)
+
+
+# -- the watches by themselves ----------------------------------------------------------------
+
+
+class Loop:
+    """What a fetch loop tells the watch."""
+
+    def __init__(self) -> None:
+        self.is_full = False
+        self.unsettled = 0
+        self.paused: list[HeldPartition] = []
+
+
+class Watched:
+    """A watch with one partition, which has five records, two of them settled."""
+
+    def __init__(self) -> None:
+        self.held = Held(5)
+        for message in self.held.messages[:2]:
+            message.ack()
+        self.context = self.held.context
+        self.context.clock = LoopClock()
+        self.context.holdings[self.held.it.assignment] = self.held.it
+        self.loop = Loop()
+        self.loop.unsettled = 3
+        loop: Any = self.loop
+        self.watch = HealthWatch(self.context, loop)
+        self.counts = self.context.log.events.counts
+
+    def ack(self, number: int) -> None:
+        """One more is settled."""
+        self.held.messages[number].ack()
+        self.loop.unsettled -= 1
+
+
+def watching(test: Callable[[Watched], Awaitable[None]]) -> None:
+    """Runs a test beside the watch."""
+
+    async def both() -> None:
+        watched = Watched()
+        assert (watched.watch.turned, watched.watch.late) == (math.inf, 0.0)
+        task = asyncio.create_task(watched.watch.run())
+        await test(watched)
+        assert not task.done()
+        task.cancel()
+
+    in_loop(both)
+
+
+def block(seconds: float) -> None:
+    """What a handler does that computes."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SimulationLoop)
+    loop.jump(seconds)
+
+
+def test_loop_is_known_to_turn_and_how_late() -> None:
+    """From the first look on, twice a second."""
+
+    async def test(watched: Watched) -> None:
+        await asyncio.sleep(0.1)
+        assert (watched.watch.turned, watched.watch.late) == (0.0, 0.0)
+        await asyncio.sleep(0.5)
+        assert watched.watch.turned == pytest.approx(0.5)
+        assert watched.watch.late == pytest.approx(0.0)
+        block(2.0)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
+        assert watched.watch.turned == pytest.approx(2.6)
+        assert watched.watch.late == pytest.approx(1.6)
+        await asyncio.sleep(0.5)
+        assert watched.watch.late == pytest.approx(0.0)
+
+    watching(test)
+
+
+def test_loop_that_is_blocked_for_more_than_a_second_is_an_event() -> None:
+    """Again only where it is blocked for more than twice as long."""
+
+    async def test(watched: Watched) -> None:
+        counts = []
+        for seconds in (0.9, 1.6, 2.0, 3.0, 3.3, 6.0):
+            before = watched.watch.turned
+            while watched.watch.turned == before:
+                await asyncio.sleep(0.01)
+            block(seconds + 0.5)
+            await asyncio.sleep(1.0)
+            counts.append(watched.counts["loop-blocked"])
+        assert counts == [0, 1, 1, 1, 2, 2]
+
+    watching(test)
+
+
+def test_no_ack_for_half_a_minute_while_nothing_is_fetched_is_an_event() -> None:
+    """Once. An ack, or a fetch in between, begins the half minute anew."""
+
+    async def test(watched: Watched) -> None:
+        await asyncio.sleep(100)
+        watched.loop.is_full = True
+        await asyncio.sleep(29)
+        watched.ack(2)
+        await asyncio.sleep(29)
+        watched.loop.is_full = False
+        await asyncio.sleep(1)
+        watched.loop.is_full = True
+        await asyncio.sleep(29)
+        assert watched.counts["no-ack"] == 0
+        await asyncio.sleep(2)
+        assert watched.counts["no-ack"] == 1
+        (event,) = watched.context.log.events.all()
+        assert event.text == "no record was settled for 30 s"
+        assert event.partitions == (Partition("s", "0"),)
+        watched.ack(3)
+        await asyncio.sleep(100)
+        assert watched.counts["no-ack"] == 1
+
+    watching(test)
+
+
+@pytest.mark.parametrize(
+    "reason, count", [("share", 1), ("lag", 0), ("hand", 0), ("holes", 0), ("none", 0)]
+)
+def test_partition_that_is_not_fetched_for_another_reason_is_no_event(
+    reason: str, count: int
+) -> None:
+    """That is said elsewhere; one that has used up its share waits for acks."""
+
+    async def test(watched: Watched) -> None:
+        held = watched.held.it
+        held.is_over_lag = reason == "lag"
+        held.paused_by_hand = "why" if reason == "hand" else None
+        held.is_over_budget = reason == "holes"
+        watched.loop.paused = [] if reason == "none" else [held]
+        await asyncio.sleep(60)
+        assert watched.counts["no-ack"] == count
+
+    watching(test)
+
+
+def test_counts_that_the_log_owes_are_written_while_nothing_happens(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """By the watch, and not by the next failure."""
+
+    async def test(watched: Watched) -> None:
+        for _ in range(30):
+            watched.context.log.failed(watched.held.messages[4], "no", 0.0)
+        await asyncio.sleep(60)
+
+    watching(test)
+    assert "29 more deliveries were nacked" in caplog.text
+
+
+class Asked:
+    """An adapter that is asked for lags."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.lag_is: int | None = 7
+
+    async def lag(self, assignments: Sequence[Assignment]) -> dict[Assignment, int | None]:
+        """As it is; and of one that is not held any more."""
+        self.times.append(asyncio.get_running_loop().time())
+        gone = Assignment(Partition("s", "9"), epoch=9)
+        return {**dict.fromkeys(assignments, self.lag_is), gone: 3}
+
+
+@pytest.mark.parametrize("max_lag, count", [(None, 6), (5, 20)])
+def test_lag_is_asked_for_while_somebody_wants_it(max_lag: int | None, count: int) -> None:
+    """For a minute after the last question, or always, where there is a limit."""
+
+    async def test() -> None:
+        held, adapter = Held(1), Asked()
+        asked: Any = adapter
+        options = options_of(clock=LoopClock(), max_lag=max_lag)
+        watch = LagWatch(asked, options, {held.it.assignment: held.it})
+        task = asyncio.create_task(watch.run())
+        await asyncio.sleep(99)
+        assert len(adapter.times) == (0 if max_lag is None else 9)
+        watch.wanted_at = asyncio.get_running_loop().time()
+        await asyncio.sleep(106)
+        assert len(adapter.times) == count
+        assert adapter.times[0] == (100.0 if max_lag is None else 10.0)
+        assert held.it.lag == 7
+        assert held.it.is_behind == (max_lag is not None)
+        task.cancel()
+
+    in_loop(test)
+
+
+@pytest.mark.parametrize("max_lag", [None, 5])
+def test_lag_is_news_unless_it_is_and_was_none(max_lag: int | None) -> None:
+    """A partition that is read to its end is not looked at again and again."""
+
+    async def test() -> None:
+        held, adapter = Held(1), Asked()
+        asked: Any = adapter
+        watch = LagWatch(
+            asked, options_of(clock=LoopClock(), max_lag=max_lag), {held.it.assignment: held.it}
+        )
+        task = asyncio.create_task(watch.run())
+        await asyncio.sleep(1)
+        news = []
+        for lag, was_news in (
+            (None, False),
+            (0, False),
+            (0, False),
+            (0, True),
+            (2, False),
+            (2, False),
+            (0, False),
+            (None, False),
+        ):
+            adapter.lag_is, held.it.is_news = lag, was_news
+            watch.wanted_at = asyncio.get_running_loop().time()
+            await asyncio.sleep(10)
+            news.append(held.it.is_news)
+        assert news == [False, True, False, True, True, True, True, True]
+        task.cancel()
+
+    in_loop(test)

@@ -71,7 +71,7 @@ class Timers:
             # 1. A revoke empties the queue, and waits for what is in handlers. 2. A retry is due: put back, it
             # would be in flight again, and the drain would wait for one delivery after another. So it stays
             # with the tracker, and the next owner delivers it.
-            if due == holding.due and not (holding.is_draining or holding.is_closed):
+            if due == holding.due and not holding.is_draining:
                 holding.due = math.inf
                 left -= self._bring_back(holding, now, left + 1)
                 self.reschedule(holding)
