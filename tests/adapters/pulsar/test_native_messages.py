@@ -106,6 +106,44 @@ def test_message_that_another_thread_lets_go_is_read_all_the_same() -> None:
     message = native()
     message.keep()
     assert NativeMessage.__getattr__(message, "key") == b"k"
+    assert NativeMessage.__getattr__(message, "details") == message.details
+
+
+@pytest.mark.parametrize("name", ["raw", "position", "nothing"])
+def test_message_of_nothing_has_nothing_and_says_what(name: str) -> None:
+    """Nobody looks for the client's message in it."""
+    with pytest.raises(AttributeError, match=f"NativeMessage has no '{name}' yet"):
+        getattr(NativeMessage(), name)
+
+
+def test_texts_that_are_none_are_bytes() -> None:
+    """A key or a property may be any bytes; the client reads them as UTF-8 alone."""
+    builder = _pulsar.MessageBuilder()
+    builder.content(b"v").partition_key(b"\xff").property("n", "1")
+    (message,) = Unpacker().messages_of(builder.build(), [])[0].messages
+    assert (message.key, message.headers) == (b"\xff", (("n", b"1"),))
+
+
+def test_record_without_an_event_time_has_that_of_its_publishing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The broker keeps no other one."""
+    monkeypatch.setattr(contents, "_publish_time_of", lambda _raw: 9)
+    (without,) = (
+        Unpacker().messages_of(_pulsar.MessageBuilder().content(b"v").build(), [])[0].messages
+    )
+    assert (without.timestamp, native().timestamp) == (9, 7)
+
+
+def test_parts_of_a_delivery_have_all_of_its_bytes() -> None:
+    """In shares, as nobody counts them anew."""
+    messages = [native() for _ in range(3)]
+    places = [(1, number, 0) for number in range(3)]
+    parts = ascending(Delivery(messages, 10, places, messages), [1, 2])
+    assert [part.size for part in parts] == [3, 3, 4]
+    assert [part.positions for part in parts] == [[place] for place in places]
+    assert [part.messages for part in parts] == [[message] for message in messages]
+    assert [part.natives for part in parts] == [[message] for message in messages]
 
 
 def test_what_somebody_has_set_is_not_read_over() -> None:
