@@ -184,6 +184,38 @@ def test_part_of_an_entry_holds_the_clients_messages_if_it_is_large_enough() -> 
     assert held == {1, 3}
 
 
+@pytest.mark.parametrize("many, is_held", [(127, False), (128, True), (130, True)])
+def test_many_messages_of_an_entry_are_enough_of_it(many: int, *, is_held: bool) -> None:
+    """However long it is; what the client has is acked with its message, else with the entry."""
+    places = [(1, 2, at) for at in range(many)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contents, "_places_of", lambda _: (places, []))
+        patch.setattr(contents, "batch_size", lambda _: 2000)
+        [delivery] = Unpacker().messages_of(raw(), [raw() for _ in places[1:]])
+    assert {message.native is message for message in delivery.messages} == {is_held}
+    natives = zip(delivery.natives, delivery.messages, strict=True)
+    assert all(each is message.native for each, message in natives)
+
+
+@pytest.mark.parametrize("after, is_same", [(2, True), (5, True), (1, False), (0, False)])
+def test_entry_that_begins_again_is_another_one(after: int, *, is_same: bool) -> None:
+    """It came anew, over another connection; one that goes on is the one that was begun."""
+    unpacker = Unpacker()
+    handles = []
+    for places in ([(1, 2, 0), (1, 2, 1)], [(1, 2, after)]):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(contents, "_places_of", lambda _, found=tuple(places): (list(found), []))
+            patch.setattr(contents, "batch_size", lambda _: 6)
+            [delivery] = unpacker.messages_of(raw(), [raw() for _ in places[1:]])
+        handles.append(delivery.messages[0].handle)  # type: ignore[attr-defined] # of ours
+    assert (handles[0] is handles[1]) is is_same
+
+
+def test_place_that_comes_twice_is_cut() -> None:
+    """The second one is of another delivery."""
+    assert cuts_of([(1, 2, 0), (1, 2, 0), (1, 2, 1)], [1, 2]) == [1]
+
+
 def test_message_that_stays_unsettled_holds_the_payload_of_its_batch_no_longer() -> None:
     """One record of each batch that nobody settles would keep all of them in memory."""
     tracker = QueueTracker(make_run([]).assignment, chunk_bits=2)
