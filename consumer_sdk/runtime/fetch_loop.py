@@ -317,9 +317,7 @@ class FetchLoop:
         if attempt is None:
             holding.give_up(message.index, message, RESTARTED)
         else:
-            again = Redelivery.of(message, attempt)
-            holding.tried_before(again)
-            holding.give_up(message.index, again, BLOCKER)
+            holding.give_up(message.index, Redelivery.of(message, attempt), BLOCKER)
 
     def _sort_out(self, holding: HeldPartition, messages: list[Message], tracked: Tracked) -> None:
         """Records that the checkpoint knows: held back, tried before, exhausted."""

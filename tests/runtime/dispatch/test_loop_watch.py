@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from consumer_sdk import Batch, Consumer, Message, Ordering, Partition, RetryPolicy
+from consumer_sdk import Batch, Consumer, HandlerError, Message, Ordering, Partition, RetryPolicy
 from consumer_sdk.abc import StoreItem
 from consumer_sdk.records import AckFlush, Outcome, OutcomeKind
 from consumer_sdk.stores import MemoryStore
@@ -144,7 +144,7 @@ class SlowToAnswer(BeatingAdapter):
         REPLY: when that one is answered.
     """
 
-    LAST, STOP, WAKE, REPLY = 17.0, 18.0, 23.0, 29.0
+    LAST, STOP, WAKE, REPLY = 17.0, 18.0, 23.25, 29.0
 
     async def _beat(self) -> None:
         loop = asyncio.get_running_loop()
@@ -375,6 +375,8 @@ def test_handler_that_blocks_for_a_session_runs_out_of_tries(
 
     bench(test)
     assert "asyncio.to_thread" in caplog.text
+    assert "the event loop stood still for 12." in caplog.text
+    assert "what handles 3, attempt 2, blocked the event loop for 12.0 s" in caplog.text
 
 
 def test_delivery_that_blocks_is_a_failure_of_its_own_record_alone() -> None:
@@ -420,6 +422,38 @@ def test_delivery_that_blocks_is_no_failure_where_the_partition_is_kept() -> Non
         assert [message.position for message in b.seen] == list(range(10))
         assert consumer.stats().failed == 0
         assert b.committed() == {"0": 10}
+
+    bench(test)
+
+
+@pytest.mark.parametrize("blocks", [5.0, 12.0])
+def test_partition_that_was_kept_is_lost_later_and_nobody_is_blamed_for_it(blocks: float) -> None:
+    """What had blocked the loop until then is delivered again as it was."""
+
+    class Patient(BeatingAdapter):
+        def expire(self) -> None:
+            self.heard = asyncio.get_running_loop().time()
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(10)))
+        consumer = _consumer(b, Patient)
+        adapter: Any = consumer._adapter
+
+        async def handle(message: Message) -> None:
+            b.seen.append(message)
+            await asyncio.sleep(1.0)
+            if message.position == 3:
+                _stand_still(12.0)
+            if message.position == 5 and message.assignment.epoch == b.seen[0].assignment.epoch:
+                _stand_still(blocks)
+                await asyncio.sleep(10.0)
+                MemoryAdapter.expire(adapter)
+                await asyncio.sleep(10.0)
+
+        await b.run(consumer, handle, seconds=100, ordering=Ordering.PARTITION)
+        tries = [message.attempt for message in b.seen if message.position == 5]
+        assert tries == [1, 1]
+        assert (consumer.stats().failed, b.committed()) == (0, {"0": 10})
 
     bench(test)
 
@@ -526,6 +560,80 @@ def test_record_in_hand_is_not_counted_for_a_neighbour_that_blocks() -> None:
         beside = asyncio.create_task(neighbour())
         consumer = _consumer(b)
         await _pull(b, consumer, None, body, seconds=400)
+        await beside
+        assert len(b.seen) > 400
+        assert {message.attempt for message in b.seen} == {1}
+        assert (b.letters.kept, b.committed()) == ([], {"0": 400})
+
+    bench(test)
+
+
+def test_timeout_within_a_handler_whose_steps_are_timed_is_its_own() -> None:
+    """It ends what the handler awaits, once, and the handler goes on."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(30)))
+        _stop_at(1.5, 12.0)
+
+        async def handle(message: Message) -> None:
+            try:
+                async with asyncio.timeout(0.5):
+                    await asyncio.sleep(100.0)
+            except TimeoutError:
+                await asyncio.sleep(0.125)
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.sleep(0)
+            task.uncancel()
+            b.seen.append(message)
+
+        consumer = _consumer(b, flush_interval=64.0)  # a commit would be an answer
+        await b.run(consumer, handle, seconds=60, ordering=Ordering.PARTITION)
+        assert consumer._engine.watch.times_steps
+        assert {message.position for message in b.seen} == set(range(30))
+        assert (consumer.stats().failed, b.committed()) == (0, {"0": 30})
+
+    bench(test)
+
+
+def test_handler_whose_steps_are_timed_returns_what_nobody_awaits_consumer_stops() -> None:
+    """As one whose steps are not."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(30)))
+        consumer = _consumer(b, flush_interval=64.0)
+        _stop_at(1.5, 12.0)
+
+        async def handle(_message: Message) -> Any:
+            await asyncio.sleep(1.0)
+            return asyncio.sleep(0) if consumer._engine.watch.times_steps else None
+
+        with pytest.raises(HandlerError, match="which nobody awaits"):
+            await b.run(consumer, handle, seconds=60, ordering=Ordering.PARTITION)
+
+    bench(test)
+
+
+def test_handlers_are_not_blamed_for_a_neighbour_that_blocks() -> None:
+    """Their steps are timed one by one, also those that run right after it."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(400)))
+
+        async def neighbour() -> None:
+            for _ in range(6):
+                await asyncio.sleep(10.0)
+                _stand_still(12.0)
+
+        async def handle(message: Message) -> None:
+            b.seen.append(message)
+            for _ in range(4):
+                await asyncio.sleep(0.125)
+
+        beside = asyncio.create_task(neighbour())
+        await b.run(_consumer(b), handle, seconds=400, concurrency=5, ordering=Ordering.NONE)
         await beside
         assert len(b.seen) > 400
         assert {message.attempt for message in b.seen} == {1}

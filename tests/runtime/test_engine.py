@@ -1,0 +1,116 @@
+"""What `Engine` opens, hands on and raises: the parts of a consumer, each by itself a fake."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from consumer_sdk import AdapterError, ConfigurationError, Consumer, Message, Reject
+from consumer_sdk.abc import AssignmentOwner, DeadLetters, LeaseSource
+from consumer_sdk.stores import MemoryStore
+from consumer_sdk.testing import MemoryAdapter
+from tests.runtime.bench import Bench, Letters, bench
+
+
+class _Adapter(MemoryAdapter):
+    """Has the dead letters that it is given, and notes how it is opened."""
+
+    letters: DeadLetters | None = None
+    leases: LeaseSource | None = None
+
+    def dead_letters(self) -> DeadLetters | None:
+        return self.letters
+
+    async def open(self, owner: AssignmentOwner, leases: LeaseSource | None = None) -> None:
+        self.leases = leases
+        await super().open(owner)
+
+
+def _adapter(b: Bench, letters: DeadLetters | None = None, **changes: Any) -> _Adapter:
+    adapter = _Adapter(b.broker, "s", group="g")
+    adapter.capabilities = replace(adapter.capabilities, **changes)
+    adapter.letters = letters
+    return adapter
+
+
+async def _reject(_message: Message) -> None:
+    raise Reject("no")
+
+
+def test_adapters_own_dead_letters_are_opened_and_used_unless_others_are_given() -> None:
+    """Others are opened before the adapter, and closed in the end."""
+    calls: list[str] = []
+
+    class Counted(Letters):
+        async def open(self) -> None:
+            calls.append("open")
+
+        async def aclose(self) -> None:
+            calls.append("close")
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        own, given = Counted(), Counted()
+        for letters, used in ((None, own), (given, given)):
+            consumer = Consumer(_adapter(b, own), dead_letters=letters, clock=b.simulation.clock)
+            b.append("2")
+            await b.run(consumer, _reject, seconds=1)
+            assert used.kept
+            assert calls == ["open", "close"]
+            calls.clear()
+        assert len(own.kept) == 2
+        assert len(given.kept) == 1
+
+    bench(test)
+
+
+def test_giving_up_what_pins_a_partition_needs_dead_letters() -> None:
+    """Known when the consumer is made: the adapter's own will do."""
+
+    async def test(b: Bench) -> None:
+        with pytest.raises(ConfigurationError, match="needs a place to keep what is given up"):
+            Consumer(_adapter(b), hole_policy="dead_letter")
+        Consumer(_adapter(b, Letters()), hole_policy="dead_letter")
+        Consumer(_adapter(b), hole_policy="dead_letter", dead_letters=Letters())
+        Consumer(_adapter(b), hole_policy="pause")
+
+    bench(test)
+
+
+@pytest.mark.parametrize("needs, has_store", [(False, False), (False, True), (True, True)])
+def test_adapter_is_given_the_leases_of_the_store_if_it_needs_them(
+    *, needs: bool, has_store: bool
+) -> None:
+    """Another one shares its partitions out by itself."""
+
+    async def test(b: Bench) -> None:
+        store = MemoryStore() if has_store else None
+        adapter = _adapter(b, needs_leases=needs, longest_hold=7.0)
+        async with Consumer(adapter, store=store, clock=b.simulation.clock) as consumer:
+            leases = None if store is None else type(store.leases)
+            assert adapter.leases is None if not needs else type(adapter.leases) is leases
+            assert consumer._engine.context.longest_hold == 7.0
+
+    bench(test)
+
+
+def test_failure_that_nobody_has_raised_is_raised_by_the_close() -> None:
+    """Whoever does not pull would not hear of it; and it is raised once."""
+
+    class Dies(_Adapter):
+        async def run(self) -> None:
+            await asyncio.sleep(1)
+            raise AdapterError("gone")
+
+    async def test(b: Bench) -> None:
+        consumer = Consumer(Dies(b.broker, "s", group="g"), clock=b.simulation.clock)
+        with pytest.raises(AdapterError, match="gone"):
+            async with consumer:
+                await asyncio.sleep(5)
+                assert consumer.state == "failed"
+        await consumer.aclose()
+
+    bench(test)
