@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -29,6 +30,7 @@ class Owner(AssignmentOwner):
         failures: what the next questions raise.
         left_out: ids of partitions that it does not take.
         drain: awaited by each revoke.
+        deadline: of the last revoke.
     """
 
     def __init__(self) -> None:
@@ -36,6 +38,7 @@ class Owner(AssignmentOwner):
         self.gate = asyncio.Event()
         self.gate.set()
         self.failures: list[BaseException] = []
+        self.deadline = 0.0
         self.left_out = ""
         self.drain: Callable[[], Awaitable[object]] = lambda: asyncio.sleep(0)
 
@@ -55,7 +58,7 @@ class Owner(AssignmentOwner):
         return dict.fromkeys(taken, StartPoint.EARLIEST)
 
     async def revoked(self, assignments: Sequence[Assignment], *, deadline: float) -> None:
-        del deadline
+        self.deadline = deadline
         self._note("revoked", assignments)
         await self.drain()
 
@@ -337,5 +340,103 @@ def test_pause_of_a_question_that_failed_is_forgotten_when_it_is_asked_again() -
         assert desk.opened == "ab"
         assert paused.is_fetched
         assert kept.is_paused
+
+    play(test)
+
+
+def test_round_that_is_under_way_ends_with_the_adapter() -> None:
+    """Its question is not answered by a consumer that has closed."""
+
+    async def test(desk: Desk) -> None:
+        desk.owner.gate.clear()
+        desk.offer("a")
+        await asyncio.sleep(1)
+        await desk.aclose()
+        assert desk.owner.told == ["asked a", "cancelled a"]
+
+    play(test)
+
+
+def test_round_that_does_not_end_holds_the_close_up_no_longer_than_the_budget() -> None:
+    """And the close is no failure."""
+
+    async def test(desk: Desk) -> None:
+        async def stubborn() -> None:
+            while True:
+                try:
+                    await asyncio.sleep(15)
+                except asyncio.CancelledError:
+                    continue
+                return
+
+        rounds = GrantRounds(
+            desk.owner, desk.book, stubborn, failed=desk.failed.append, budget=10.0
+        )
+        running = asyncio.create_task(rounds.run())
+        rounds.wake()
+        await asyncio.sleep(1)
+        running.cancel()
+        await asyncio.wait({running})
+        assert asyncio.get_running_loop().time() == 11
+        assert running.cancelled()
+        await asyncio.sleep(20)
+
+    play(test)
+
+
+def test_error_that_is_no_exception_ends_the_rounds() -> None:
+    """Nobody tries again what ends the program."""
+
+    class Stop(BaseException):
+        """Such as an interrupt."""
+
+    async def test(desk: Desk) -> None:
+        desk.owner.failures.append(Stop())
+        desk.offer("a")
+        with pytest.raises(Stop):
+            await desk._running
+        assert (desk.failed, desk.opened) == ([], "")
+
+    play(test)
+
+
+def test_question_that_fails_is_asked_again_ever_later_until_something_is_started(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The next failure begins a new series; a round without an offer asks nothing."""
+
+    async def test(desk: Desk) -> None:
+        assigned, times = desk.owner.assigned, list[float]()
+        now = asyncio.get_running_loop().time
+
+        async def timed(assignments: Sequence[Assignment]) -> Mapping[Assignment, Start]:
+            times.append(now())
+            return await assigned(assignments)
+
+        desk.owner.assigned = timed  # type: ignore[method-assign]  # one of its own
+        desk.rounds.wake()
+        await asyncio.sleep(1)
+        desk.owner.failures += [TransientStoreError("down")] * 7
+        desk.offer("a")
+        await asyncio.sleep(49)
+        desk.owner.failures.append(TransientStoreError("down"))
+        desk.offer("b")
+        await asyncio.sleep(10)
+        gaps = [round(after - before, 3) for before, after in pairwise([0.0, *times])]
+        assert gaps == [1.0, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 32.8, 0.2]
+        assert (desk.failed, desk.opened) == ([], "ab")
+
+    play(test)
+    assert "partitions are not granted yet, trying again: down" in caplog.text
+
+
+def test_revoke_has_the_budget_from_its_beginning() -> None:
+    """The end of a question that is under way is part of it."""
+
+    async def test(desk: Desk) -> None:
+        (held,) = desk.offer("a")
+        await asyncio.sleep(5)
+        assert await desk.rounds.revoke([held]) == [held]
+        assert desk.owner.deadline == 15
 
     play(test)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from consumer_sdk.adapters import KafkaAdapter, KinesisAdapter, PulsarAdapter
-from consumer_sdk.adapters.opening import FIRST_BACKOFF, keep_trying
+from consumer_sdk.adapters.opening import FIRST_BACKOFF, keep_trying, unless_refused
 from consumer_sdk.dead_letters import KafkaDeadLetters, KinesisDeadLetters
 from consumer_sdk.errors import (
     AdapterError,
@@ -64,9 +64,9 @@ def tried(attempts: Attempts, seconds: float) -> tuple[str | Exception, Sequence
 
 def test_broker_that_comes_back_in_time_is_opened(caplog: pytest.LogCaptureFixture) -> None:
     """Each attempt is told what time is left; the waiting is logged once."""
-    found, told, _took = tried(Attempts(*[TransientAdapterError("down")] * 4), 10.0)
+    found, told, _took = tried(Attempts(*[TransientAdapterError("down")] * 6), 10.0)
     assert found == "open"
-    assert [round(left, 6) for left in told] == [10.0, 9.9, 9.7, 9.3, 8.5]
+    assert [round(left, 6) for left in told] == [10.0, 9.9, 9.7, 9.3, 8.5, 7.5, 6.5]
     (record,) = caplog.records
     assert record.getMessage() == "cannot open yet, trying for 10.0 s more: down"
 
@@ -113,6 +113,74 @@ def test_what_time_does_not_mend_is_raised_at_once(error: Exception) -> None:
     """Nobody waits ten seconds to hear of a wrong password."""
     found, _told, took = tried(Attempts(error), 10.0)
     assert (found, took) == (error, 0.0)
+
+
+@pytest.mark.parametrize(
+    "takes, look_takes, why, refused, ends",
+    [
+        (0.5, 0.0, "no access", False, 0.5),
+        (5.0, 0.0, "no access", True, 1.0),
+        (5.0, 0.0, None, False, 5.0),
+        (5.0, 9.0, "no access", False, 10.0),
+    ],
+    ids=["quick", "refused", "allowed", "open meanwhile"],
+)
+def test_opening_that_takes_long_is_given_up_if_the_broker_refuses(
+    takes: float, look_takes: float, why: str | None, ends: float, *, refused: bool
+) -> None:
+    """It is asked after a second; what has opened by then is open."""
+
+    async def test(_simulation: Simulation) -> None:
+        now = asyncio.get_running_loop().time
+        is_ended = False
+
+        async def work() -> str:
+            nonlocal is_ended
+            try:
+                await asyncio.sleep(takes)
+            finally:
+                is_ended = True
+            return "open"
+
+        async def look() -> str | None:
+            assert now() == 1.0
+            await asyncio.sleep(look_takes)
+            return why
+
+        if refused:
+            with pytest.raises(AdapterError, match="no access"):
+                await unless_refused(work(), look)
+        else:
+            assert await unless_refused(work(), look) == "open"
+        assert (is_ended, now()) == (True, ends)
+
+    simulate(test)
+
+
+def test_opening_that_is_cancelled_ends_with_it() -> None:
+    """Nothing of it goes on."""
+
+    async def test(_simulation: Simulation) -> None:
+        ended: list[float] = []
+
+        async def work() -> None:
+            try:
+                await asyncio.sleep(100)
+            finally:
+                await asyncio.sleep(2)
+                ended.append(asyncio.get_running_loop().time())
+
+        async def look() -> str | None:
+            return None
+
+        opening = asyncio.create_task(unless_refused(work(), look))
+        await asyncio.sleep(5)
+        opening.cancel()
+        await asyncio.wait({opening})
+        assert opening.cancelled()
+        assert ended == [7.0]
+
+    simulate(test)
 
 
 AWS: dict[str, Any] = {

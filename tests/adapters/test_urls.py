@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 from consumer_sdk.adapters import open_url
-from consumer_sdk.adapters.urls import open_for_tools, open_ranges
+from consumer_sdk.adapters.urls import (
+    is_host,
+    open_for_tools,
+    open_ranges,
+    open_writer,
+    read_server_url,
+    scheme_of,
+    share_group_of,
+    split_url,
+)
 from consumer_sdk.errors import ConfigurationError, MissingExtraError
+from consumer_sdk.options import TEXT
 
 
 def run_python(code: str) -> str:
@@ -129,3 +140,99 @@ async def test_tools_take_the_url_of_consumers(url: str) -> None:
     assert (url.startswith(reader.broker), reader.group, group) == (True, None, "g")
     with pytest.raises(ConfigurationError, match="unknown option colour="):
         open_for_tools(f"{url}&colour=red")
+
+
+KAFKA_FORM = "write kafka://host:port/topic"
+SERVED = {"topic": TEXT, "group": TEXT}
+
+
+def _read(url: str) -> tuple[list[str], dict[str, object]]:
+    parts, texts = split_url(url, ["kafka", "redis"], KAFKA_FORM)
+    return read_server_url(parts, texts, SERVED, KAFKA_FORM, servers="servers")
+
+
+@pytest.mark.parametrize(
+    "url, mistake",
+    [
+        (7, "give a URL"),
+        ("kafka://[a/b", f"IPv6.*{KAFKA_FORM}"),
+        ("nats://a/b", f"does not begin with kafka:// or redis://: {KAFKA_FORM}"),
+        ("kafka:/a/b", f"'//' is missing behind 'kafka:': {KAFKA_FORM}"),
+        ("kafka://me:secret@a/b", f"credentials before the host.*{KAFKA_FORM}"),
+        ("kafka://a/b#c", f"'#' ends a URL.*{KAFKA_FORM}"),
+        ("kafka://a/b?group=g&topic=t&group=h", "the option group= is given twice"),
+        ("kafka://a/b?group=&group=h", "the option group= is given twice"),
+        ("kafka:///b", f"the servers are missing in the URL: {KAFKA_FORM}"),
+        ("kafka://a/b?servers=c", f"servers= in the URL: the servers stand.*{KAFKA_FORM}"),
+        ("kafka://a/b?grup=g", "grup"),
+    ],
+)
+def test_malformed_url_is_an_error_that_names_the_mistake_and_no_secret(
+    url: Any, mistake: str
+) -> None:
+    """And what to write instead."""
+    with pytest.raises(ConfigurationError, match=mistake) as raised:
+        _read(url)
+    assert "secret" not in str(raised.value)
+
+
+def test_topics_and_options_of_a_url_are_read() -> None:
+    """Topics may be several, and quoted; a scheme of no adapter may have one slash."""
+    assert _read("kafka://a:1,b:2/x,y%2Fz,?group=g%20h") == (["x", "y/z"], {"group": "g h"})
+    assert split_url("redis:/a", ["redis"], KAFKA_FORM)[0].path == "/a"
+    assert share_group_of("kafka://a/b?share_group=s") == "s"
+    assert share_group_of("kafka://a/b?group=s") is None
+
+
+@pytest.mark.parametrize("scheme", ["kafka", "pulsar"])
+def test_scheme_of_a_broker_that_is_written_to_opens_its_writer(scheme: str) -> None:
+    """Which topics it writes to, each record says."""
+    assert open_writer(f"{scheme}://a:1/t").__class__.__name__ == f"{scheme.capitalize()}Writer"
+
+
+@pytest.mark.parametrize("url", ["kinesis://eu/orders", "memory://x/y", "orders", "", 7])
+def test_broker_without_a_writer_is_an_error(url: Any) -> None:
+    """Or what is no URL."""
+    with pytest.raises(ConfigurationError, match=r"records are written to Kafka|write kafka|a URL"):
+        open_writer(url)
+
+
+@pytest.mark.parametrize(
+    "url, scheme",
+    [("kafka:a", "kafka"), ("nats://a", "nats"), ("kafka://a", "kafka")],
+)
+def test_scheme_is_told_of_a_url_that_another_check_may_refuse(url: str, scheme: str) -> None:
+    """One that is known, or that two slashes follow."""
+    assert scheme_of(url, KAFKA_FORM) == scheme
+
+
+@pytest.mark.parametrize("url", ["nats:a", "a:9092", "kafka", "//a/b"])
+def test_text_without_a_scheme_is_an_error(url: str) -> None:
+    """Such as a host with its port."""
+    with pytest.raises(ConfigurationError, match=f"does not begin with a scheme.*{KAFKA_FORM}"):
+        scheme_of(url, KAFKA_FORM)
+
+
+@pytest.mark.parametrize(
+    "text, is_one",
+    [
+        ("a", True),
+        ("a:1", True),
+        ("a:65535", True),
+        ("a:65536", False),
+        ("a:0", False),
+        ("a:", False),
+        ("a:x", False),
+        ("a:²", False),
+        (":1", False),
+        ("", False),
+        ("a b", False),
+        ("a :1", False),
+        ("[::1]", True),
+        ("[::1]:9092", True),
+        ("[::1]:x", False),
+    ],
+)
+def test_host_has_a_name_and_perhaps_a_port_that_there_is(text: str, *, is_one: bool) -> None:
+    """Digits of another script are none."""
+    assert is_host(text) == is_one

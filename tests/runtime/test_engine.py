@@ -114,3 +114,64 @@ def test_failure_that_nobody_has_raised_is_raised_by_the_close() -> None:
         await consumer.aclose()
 
     bench(test)
+
+
+@pytest.mark.parametrize("has_store", [False, True])
+def test_what_is_settled_above_a_hole_is_kept_by_a_store_where_the_broker_cannot(
+    *, has_store: bool
+) -> None:
+    """After a restart the hole alone is delivered; without a store all behind it is."""
+
+    async def test(b: Bench) -> None:
+        b.append("0", "1", "2")
+        store = MemoryStore() if has_store else None
+        again: list[Any] = []
+        for seen in ([], again):
+            adapter = _adapter(b, metadata_size=0)
+            consumer = Consumer(
+                adapter,
+                store=None if store is None else store.handle(),
+                clock=b.simulation.clock,
+                drain_timeout=0.1,
+            )
+            async with consumer:
+                asyncio.get_running_loop().call_later(5, consumer.stop)
+                async for message in consumer:
+                    seen.append(message.position)
+                    if message.position > 0:
+                        message.ack()
+                await consumer.flush()
+        assert again == ([0] if has_store else [0, 1, 2])
+
+    bench(test)
+
+
+def test_consumer_that_is_stopped_before_it_is_pulled_from_hands_out_nothing() -> None:
+    """The iteration ends at once."""
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        for size in (None, 10):
+            async with b.consumer() as consumer:
+                consumer.stop()
+                pulled: Any = consumer if size is None else consumer.batches(max_messages=size)
+                assert [found async for found in pulled] == []
+        assert b.simulation.clock.monotonic() < 1
+
+    bench(test)
+
+
+def test_ack_makes_room_for_the_next_fetch_at_once() -> None:
+    """A full window is looked at seldom, but an ack ends the wait."""
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2")
+        async with b.consumer(max_in_flight=1, fetch_records=1) as consumer:
+            first = await anext(consumer)
+            await asyncio.sleep(3.3)
+            acked = b.simulation.clock.monotonic()
+            first.ack()
+            await anext(consumer)
+            assert b.simulation.clock.monotonic() - acked < 0.01
+
+    bench(test)

@@ -301,6 +301,26 @@ def test_woken_process_that_pulls_is_handed_nothing_before_the_group_has_answere
     bench(test)
 
 
+def test_process_that_was_stopped_before_its_first_pull_is_handed_nothing_before_the_answer() -> (
+    None
+):
+    """The gate was closed when there was no queue yet."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(10)))
+        time = asyncio.get_running_loop().time
+        async with _consumer(b) as consumer:
+            await asyncio.sleep(1.0)
+            _stand_still(30.0)
+            woken = time()
+            await asyncio.sleep(0.001)
+            assert consumer._engine.watch.is_gated
+            await anext(consumer)
+            assert time() >= woken + ANSWER
+
+    bench(test)
+
+
 def test_woken_process_leaves_the_claim_to_its_rightful_owner() -> None:
     """The store refuses its late write; it asks the group before it claims anything."""
 
