@@ -175,3 +175,35 @@ def test_ack_makes_room_for_the_next_fetch_at_once() -> None:
             assert b.simulation.clock.monotonic() - acked < 0.01
 
     bench(test)
+
+
+def test_failure_that_was_raised_is_not_raised_again_by_the_close() -> None:
+    """Whoever pulls has heard of it; and the first one of several is told."""
+
+    async def test(b: Bench) -> None:
+        async with b.consumer() as consumer:
+            asyncio.get_running_loop().call_later(1, consumer._engine.fail, AdapterError("first"))
+            asyncio.get_running_loop().call_later(1, consumer._engine.fail, AdapterError("second"))
+            with pytest.raises(AdapterError, match="first"):
+                await anext(consumer)
+        assert consumer.state == "failed"
+
+    bench(test)
+
+
+def test_error_that_comes_from_closing_is_no_failure_of_the_consumer() -> None:
+    """Its tasks may notice that the adapter is closed."""
+
+    class Leaves(_Adapter):
+        async def run(self) -> None:
+            await super().run()
+            raise AdapterError("closed")
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        consumer = Consumer(Leaves(b.broker, "s", group="g"), clock=b.simulation.clock)
+        await b.run(consumer, seconds=1)
+        assert consumer.state == "closed"
+        assert b.committed() == {"0": 1}
+
+    bench(test)

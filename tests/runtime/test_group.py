@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from consumer_sdk import Batch, ConfigurationError, Consumer, Group, Message
+from consumer_sdk import Batch, ConfigurationError, Consumer, Group, HandlerError, Message
 from consumer_sdk.testing import MemoryAdapter
 from tests.runtime.bench import Bench, bench
 
@@ -61,6 +61,32 @@ def test_one_consumer_fails_others_drain_and_its_error_is_raised() -> None:
     bench(test)
 
 
+def test_other_consumers_that_fail_as_they_end_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """The first error is raised: it has ended the rest."""
+
+    class FailsToClose(MemoryAdapter):
+        async def aclose(self) -> None:
+            await super().aclose()
+            raise OSError("not closed")
+
+    async def test(b: Bench) -> None:
+        b.append("x")
+        first = b.consumer(dead_letters=None)
+        adapter = FailsToClose(b.broker, "s", group="h")
+        second = Consumer(adapter, clock=b.simulation.clock)
+
+        async def handle(_: Message) -> Any:
+            return b.see(_)
+
+        group = Group({first: handle, second: b.see})
+        with pytest.raises(HandlerError, match="which nobody awaits"):
+            await group.run()
+
+    bench(test)
+    assert "another consumer of the group failed as it ended" in caplog.text
+    assert "not closed" in caplog.text
+
+
 def test_one_consumer_is_stopped_the_others_go_on() -> None:
     """Its end is no failure."""
 
@@ -104,5 +130,31 @@ def test_group_that_cannot_work_is_refused() -> None:
         group = Group({consumer: b.see})
         with pytest.raises(ConfigurationError, match="one handler"):
             group.add(consumer, b.see)
+
+    bench(test)
+
+
+def test_what_is_no_consumer_handler_or_option_is_refused_before_anything_runs() -> None:
+    """When it is added, or else when all are looked at; nothing is opened."""
+
+    async def test(b: Bench) -> None:
+        wrong: Any = [b.consumer()]
+        with pytest.raises(
+            ConfigurationError, match=r"Group\(handlers=.*has no handler of its own"
+        ):
+            Group(wrong)
+        group, consumer, handler = Group(), b.consumer(), b.see
+        with pytest.raises(ConfigurationError, match=r"Group\.add\(consumer=.*give a Consumer"):
+            group.add(wrong, handler)
+        with pytest.raises(ConfigurationError, match="must be a function"):
+            group.add(consumer, "see")  # type: ignore[arg-type]  # the mistake
+        assert group.consumers == []
+        group.add(consumer, handler, concurrency=0)
+        second = b.consumer()
+        group.add(second, handler)
+        assert group.consumers == [consumer, second]
+        with pytest.raises(ConfigurationError, match="concurrency=0"):
+            group.check()
+        assert consumer.state == "new"
 
     bench(test)

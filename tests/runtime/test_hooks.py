@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,12 @@ from consumer_sdk import (
     Hooks,
     Message,
     Ordering,
+    Partition,
     Reject,
     RetryPolicy,
 )
+from consumer_sdk.records import Assignment
+from consumer_sdk.runtime.hooks import SafeHooks
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
 from tests.runtime.bench import Bench, Letters, bench
@@ -356,6 +360,37 @@ def test_hooks_that_cannot_work_are_refused_when_the_consumer_is_built() -> None
         Consumer(adapter, hooks=object())  # type: ignore[arg-type]  # on purpose
     with pytest.raises(ConfigurationError, match=r"settled\(\) is 'async def'"):
         Consumer(adapter, hooks=_Async())
+    with pytest.raises(ConfigurationError, match="hooks=Told is the class itself"):
+        Consumer(adapter, hooks=Told)  # type: ignore[arg-type]  # on purpose
+
+
+def test_each_hook_is_called_with_what_it_was_told() -> None:
+    """By way of what catches its errors."""
+    told: list[tuple[object, ...]] = []
+
+    class Recorded:
+        def __getattr__(self, name: str) -> Any:
+            return lambda *given: told.append((name, *given))
+
+    recorded: Any = Recorded()
+    hooks, error = SafeHooks(recorded), OSError()
+    message = Message.make(Assignment(Partition("s", "0"), 1), 0, b"")
+    hooks.settled(message)
+    hooks.retried(message, error, 1.0)
+    hooks.expired(message)
+    hooks.dead_lettered(message, error)
+    hooks.tree_failed(message, error)
+    hooks.partitions_assigned([message.partition])
+    hooks.partitions_revoked([message.partition])
+    assert told == [
+        ("settled", message),
+        ("retried", message, error, 1.0),
+        ("expired", message),
+        ("dead_lettered", message, error),
+        ("tree_failed", message, error),
+        ("partitions_assigned", [message.partition]),
+        ("partitions_revoked", [message.partition]),
+    ]
 
 
 @pytest.mark.parametrize("ordering", list(Ordering))

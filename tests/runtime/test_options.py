@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import time
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
-from consumer_sdk import AtTime, Consumer, Message, Ordering, Reject
+from consumer_sdk import AtPosition, AtTime, ConfigurationError, Consumer, Message, Ordering, Reject
 from consumer_sdk.adapters import KafkaAdapter, KinesisAdapter, MemoryAdapter, PulsarAdapter
 from consumer_sdk.dead_letters import LocalDeadLetters
-from consumer_sdk.records import Partition
+from consumer_sdk.records import Partition, Start, StartPoint
+from consumer_sdk.runtime.options import LoopClock, parse_ordering, parse_start
 from consumer_sdk.stores import LocalStore
 from consumer_sdk.testing.memory import MemoryBroker
+from tests.runtime.consumer_options import options_of
 
 
 def test_store_and_dead_letters_given_as_urls_are_opened_and_written(tmp_path: Path) -> None:
@@ -114,3 +117,85 @@ def test_consumers_and_adapters_show_what_they_read_and_no_secret() -> None:
     assert repr(Consumer(kafka)) == f"Consumer({kafka!r}, store=None)"
     shown = [repr(each._options) for each in (kafka, pulsar, kinesis)]
     assert secret not in "".join([*shown, repr(kafka.dead_letters()), repr(pulsar.dead_letters())])
+
+
+@pytest.mark.parametrize(
+    "start, expected",
+    [
+        ("earliest", StartPoint.EARLIEST),
+        ("latest", StartPoint.LATEST),
+        (StartPoint.EARLIEST, StartPoint.EARLIEST),
+        (StartPoint.LATEST, StartPoint.LATEST),
+        (AtTime(5.0), AtTime(5.0)),
+        (AtPosition(7), AtPosition(7)),
+    ],
+)
+def test_start_is_taken_by_its_name_and_as_it_is(start: Any, expected: Start) -> None:
+    """All that the docstring names."""
+    assert parse_start(start) == expected
+    assert options_of(start=start).start == expected
+
+
+@pytest.mark.parametrize(
+    "options, mistake",
+    [
+        ({"start": "soon"}, r"start='soon'.*'earliest', 'latest'"),
+        ({"start": None}, r"start=None.*'earliest', 'latest'"),
+        ({"start": 7}, r"start=7.*'earliest', 'latest'"),
+        ({"application_id": ""}, "a text of 1 to 100 characters"),
+        ({"application_id": "a" * 101}, "a text of 1 to 100 characters"),
+        ({"application_id": 7}, "a text of 1 to 100 characters"),
+        ({"application_id": [1]}, "a text of 1 to 100 characters"),
+        ({"out_of_range": "none"}, "out_of_range='none'"),
+        ({"out_of_range": AtPosition(7)}, "out_of_range=AtPosition"),
+        ({"restart": "from_start"}, "give it an application_id="),
+        ({"restart": "from_start", "application_id": None}, "give it an application_id="),
+        ({"restart": "again"}, "restart='again'"),
+        ({"clock": object()}, r"monotonic\(\) and wall\(\)"),
+    ],
+)
+def test_option_that_cannot_work_is_refused_by_its_name(
+    options: dict[str, Any], mistake: str
+) -> None:
+    """When the consumer is made."""
+    with pytest.raises(ConfigurationError, match=mistake):
+        options_of(**options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"application_id": "a"},
+        {"application_id": "a" * 100},
+        {"out_of_range": "fail"},
+        {"out_of_range": "earliest"},
+        {"out_of_range": "latest"},
+        {"out_of_range": AtTime(5.0)},
+        {"restart": "from_start", "application_id": "a"},
+        {"restart": "resume", "application_id": "a"},
+    ],
+)
+def test_option_that_can_work_is_kept(options: dict[str, Any]) -> None:
+    """At the bounds, too."""
+    made = options_of(**options)
+    assert {name: getattr(made, name) for name in options} == options
+
+
+def test_ordering_that_there_is_not_is_refused() -> None:
+    """With those that there are."""
+    assert [parse_ordering(each) for each in ("key", Ordering.NONE)] == [
+        Ordering.KEY,
+        Ordering.NONE,
+    ]
+    with pytest.raises(ConfigurationError, match=r"run\(ordering='keys'\): give .*'partition'"):
+        parse_ordering("keys")
+
+
+async def test_clock_of_a_consumer_is_the_loops_and_the_systems() -> None:
+    """Positions in time are seconds since the epoch."""
+    clock, loop = LoopClock(), asyncio.get_running_loop()
+    before = loop.time(), time.time()
+    now = clock.monotonic(), clock.wall()
+    assert before <= now
+    assert now[0] <= loop.time()
+    assert before[1] <= now[1] <= time.time()

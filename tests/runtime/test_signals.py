@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from consumer_sdk import Consumer, Message
+from consumer_sdk.runtime.signals import is_pythons_own
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
 from tests.runtime.event_loops import run_on
 
@@ -117,3 +119,29 @@ async def test_signals_are_not_asked_for_nothing_is_installed() -> None:
 async def test_two_consumers_in_a_loop_one_signal_ends_both() -> None:
     """The one whose handler is sent it, and the other."""
     await asyncio.gather(_consumer().run(_see), _consumer().run(_kill))
+
+
+async def test_handlers_of_python_itself_are_not_called_beside_ours() -> None:
+    """Theirs would end the program by a KeyboardInterrupt, in the middle of the drain."""
+    found, consumer = signal.getsignal(signal.SIGINT), _consumer()
+
+    async def handle(_: Message) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        await consumer.run(handle)
+        assert consumer.stats().settled == 1
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, found)
+
+
+async def test_handlers_of_python_itself_are_known() -> None:
+    """The one of each program, and that of ``asyncio.run``."""
+    runner: Any = asyncio.Runner()
+    task = asyncio.current_task()
+    assert is_pythons_own(signal.default_int_handler)
+    assert is_pythons_own(functools.partial(runner._on_sigint, main_task=task))
+    assert not is_pythons_own(_kill)
+    assert not is_pythons_own(functools.partial(_kill))
