@@ -160,6 +160,7 @@ def test_member_asks_nothing_before_it_knows_its_topics() -> None:
 def test_first_join_says_who_it_is_and_what_it_wants() -> None:
     """Each assignor has a subscription of its own, in the order of preference."""
     play = Play(RangeAssignor(), CooperativeStickyAssignor(), instance="i", topics="t:4,u:1")
+    assert play.member.wake_at() == play.now
     join = play.asks(JoinGroup)
     assert (join.group, join.member_id, join.instance_id) == ("g", "", "i")
     assert (join.session_timeout, join.rebalance_timeout) == (SESSION, REBALANCE)
@@ -216,12 +217,12 @@ def test_assignor_of_a_follower_is_told_what_it_was_given() -> None:
     assert assignor.told == [(Assignment(partitions("t:0")), 7)]
 
 
-def leads(play: Play, *others: tuple[str, Subscription]) -> None:
+def leads(play: Play, *others: tuple[str, Subscription], generation: int = 1) -> None:
     """The member is made the leader."""
     own = play.asks(JoinGroup)
     members = [("me", None, own.protocols[0][1])]
     members += [(name, None, write_subscription(sub)) for name, sub in others]
-    answer = JoinAnswer(0, 1, own.protocols[0][0], "me", "me", tuple(members))
+    answer = JoinAnswer(0, generation, own.protocols[0][0], "me", "me", tuple(members))
     play.member.answered(own, answer, play.now)
 
 
@@ -1360,7 +1361,7 @@ def test_leader_that_was_stopped_before_its_sync_proves_that_it_is_a_member() ->
     play = Play()
     play.start()
     play.beat(27)
-    leads(play, ("other", Subscription(frozenset({"u"}))))
+    leads(play, ("other", Subscription(frozenset({"u"}))), generation=2)
     play.member.group_metadata_changed(infos("u:2"), play.now)
     play.now += SESSION
     beat = play.asks(Heartbeat)
