@@ -572,6 +572,5 @@ class _Timing:
 
     def back_off(self, now: float) -> None:
         """Sent after a while, which doubles with each failure."""
-        self._due = now
         self._not_before = now + min(FIRST_BACK_OFF * 2**self._failures, LONGEST_BACK_OFF)
         self._failures = min(self._failures + 1, 10)
