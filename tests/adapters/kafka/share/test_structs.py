@@ -12,6 +12,7 @@ from consumer_sdk.adapters.kafka.share import structs
 from consumer_sdk.adapters.kafka.share.messages import (
     AckBatch,
     AcknowledgedPartition,
+    AckType,
     AcquiredRange,
     AcquireMode,
     FetchedPartition,
@@ -42,6 +43,14 @@ def sent(request: Any, version: int) -> dict[str, Any]:
 def heard(response: Any, *fields: Any) -> Any:
     """An answer of these fields."""
     return structs.from_wire(response.decode(BytesIO(response.SCHEMA.encode([*fields, {}]))))
+
+
+def test_types_have_kafkas_numbers() -> None:
+    """A broker reads those."""
+    assert {each.name: int(each) for each in AckType} == {
+        "GAP": 0, "ACCEPT": 1, "RELEASE": 2, "REJECT": 3, "RENEW": 4,
+    }  # fmt: skip
+    assert (int(AcquireMode.BATCH_OPTIMIZED), int(AcquireMode.RECORD_LIMIT)) == (0, 1)
 
 
 def test_heartbeat_joins_with_topics_and_lives_without() -> None:
