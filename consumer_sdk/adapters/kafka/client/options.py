@@ -243,7 +243,7 @@ def _assignor(given: object) -> tuple[str, str]:
 
 def _takes(given: type, name: str, count: int) -> bool:
     """Whether the class itself has a method that can be called with so many arguments."""
-    method = getattr(given, name, None)
+    method: Any = getattr(given, name, None)
     if getattr(method, "__isabstractmethod__", False):
         return False
     try:

@@ -131,6 +131,7 @@ def test_join_tells_everything_and_owns_nothing() -> None:
     play = Play(topics=["two", "one", "one"], rack="r", assignor="uniform")
     assert (play.member.epoch, play.member.held, play.member.has_left) == (-1, frozenset(), False)
     assert play.member.held_until == -math.inf
+    assert play.member.group_topics == frozenset()  # the broker leads
     assert play.poll() == ConsumerHeartbeat(
         *("g", "me", 0, None, "r", DRAIN, ("one", "two"), "", "uniform"), owned={}
     )
