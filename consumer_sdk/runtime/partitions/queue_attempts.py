@@ -111,7 +111,7 @@ class QueueAttempts:
         """When something waits to be saved, in monotonic seconds; `remind` then."""
         return min((self._next.get(a, 0.0) for a in self._waiting), default=None)
 
-    def remind(self, *, force: bool = False) -> None:
+    def remind(self, *, force: bool) -> None:
         """Has the trackers flush again what is due to be saved; all that waits, if forced."""
         now = self._options.clock.monotonic()
         due = {a for a in self._waiting if force or self._next.get(a, 0.0) <= now}
@@ -124,7 +124,7 @@ class QueueAttempts:
         if holding is not None and isinstance(holding.tracker, QueueTracker):
             holding.tracker.remind()
 
-    async def save(self, flushes: Sequence[AckFlush], *, force: bool = False) -> None:
+    async def save(self, flushes: Sequence[AckFlush], *, force: bool) -> None:
         """Adds what was counted since the last save; what cannot be saved now is flushed again.
 
         Args:

@@ -184,6 +184,67 @@ def test_save_that_another_member_came_in_between_is_made_again() -> None:
     bench(test)
 
 
+def test_save_that_others_come_in_between_all_the_time_is_made_later() -> None:
+    """It is left after eight rounds, and tried again when they are done; no count is lost."""
+
+    async def test(b: Bench) -> None:
+        store, others = MemoryStore(), iter(range(2, 20))
+
+        async def claim(name: str) -> None:
+            if name == "save" and (epoch := next(others, None)) is not None:
+                await store.claim("g", [Assignment(PARTITION, 1000 + epoch)])
+
+        seam = Seam(claim)
+        async with member(b, store.handle(faults=seam)) as consumer:
+            b.append("1")
+            (await anext(consumer)).nack(delay=600.0)
+            await asyncio.sleep(60)
+            assert await _stored(store) == 1
+            assert seam.calls.count("save") == 19
+
+    bench(test)
+
+
+def test_partition_that_is_lost_is_claimed_no_more() -> None:
+    """Another member has claimed its attempts meanwhile; nothing is kept of it."""
+
+    async def test(b: Bench) -> None:
+        store, held = MemoryStore(), Assignment(PARTITION, 2)
+
+        async def lose(name: str) -> None:
+            if name == "save":
+                await store.claim("g", [Assignment(PARTITION, 9)])
+                attempts.forget(held)
+
+        seam = Seam(lose)
+        attempts = _attempts(b, store.handle(faults=seam))
+        await attempts.load([held])
+        counted = {(1, 0): (1, b.simulation.clock.wall())}
+        flush = AckFlush(held, 1, Checkpoint(attempts=counted))
+        await attempts.save([flush], force=False)
+        assert seam.calls == ["peek", "claim", "save"]
+        assert (attempts.next_due, attempts._next) == (None, {})
+
+    bench(test)
+
+
+def test_partition_that_is_lost_waits_for_no_save() -> None:
+    """It had one a moment ago, and something to save at the next."""
+
+    async def test(b: Bench) -> None:
+        held, wall = Assignment(PARTITION, 2), b.simulation.clock.wall()
+        attempts = _attempts(b, MemoryStore().handle())
+        await attempts.load([held])
+        for count in (1, 2):
+            checkpoint = Checkpoint(attempts={(1, 0): (count, wall)})
+            await attempts.save([AckFlush(held, count, checkpoint)], force=False)
+        assert attempts.next_due is not None
+        attempts.forget(held)
+        assert (attempts.next_due, attempts._next) == (None, {})
+
+    bench(test)
+
+
 def test_store_that_is_away_delays_no_ack_and_loses_no_count() -> None:
     """What is tried again adds nothing twice."""
 
@@ -229,7 +290,9 @@ def test_closing_tries_until_the_store_is_back() -> None:
     bench(test)
 
 
-def test_text_that_cannot_be_read_stops_no_other_partition() -> None:
+def test_text_that_cannot_be_read_stops_no_other_partition(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Neither its saves nor anybody's acks."""
 
     async def test(b: Bench) -> None:
@@ -241,12 +304,14 @@ def test_text_that_cannot_be_read_stops_no_other_partition() -> None:
         await store.claim("g", [stranger])
         await store.save("g", [StoreItem(stranger, '{"version": 9}')])
         counted = Checkpoint(attempts={(1, 0): (1, b.simulation.clock.wall())})
-        await attempts.save([AckFlush(each, 1, counted) for each in held])
+        await attempts.save([AckFlush(each, 1, counted) for each in held], force=False)
         texts = await store.peek("g", [PARTITION, other])
         assert texts[PARTITION] == '{"version": 9}'
         assert "[1," in (texts[other] or "")
 
     bench(test)
+    (line,) = caplog.records
+    assert line.getMessage().startswith("attempts of s/0: CheckpointFormatError(")
 
 
 def test_attempts_are_saved_about_once_a_second() -> None:
@@ -316,7 +381,7 @@ def test_many_members_do_not_hold_each_other_up() -> None:
             held = Assignment(PARTITION, 2)
             await attempts.load([held])
             counted = {(number, 0): (1, b.simulation.clock.wall())}
-            await attempts.save([AckFlush(held, 1, Checkpoint(attempts=counted))])
+            await attempts.save([AckFlush(held, 1, Checkpoint(attempts=counted))], force=False)
 
         await asyncio.gather(*(fail(number) for number in range(20)))
         assert await _stored(store) == 20
@@ -341,7 +406,7 @@ def test_loss_while_a_save_is_under_way_adds_nothing_twice() -> None:
         attempts = _attempts(b, store.handle(faults=Seam(lose)))
         restored = (await attempts.load([second]))[second].attempts
         counted = {**restored, (2, 0): (1, clock())}
-        await attempts.save([AckFlush(second, 1, Checkpoint(attempts=counted))])
+        await attempts.save([AckFlush(second, 1, Checkpoint(attempts=counted))], force=False)
         assert lost == [second]  # nor is it claimed again
         left = (await _attempts(b, store).load([first]))[first].attempts
         assert {position: failures for position, (failures, _) in left.items()} == {(1, 0): 2}
@@ -363,7 +428,7 @@ async def _save(
     """As a consumer does that has counted these."""
     attempts = _attempts(b, store)
     await attempts.load([assignment])
-    await attempts.save([AckFlush(assignment, 1, Checkpoint(attempts=counted))])
+    await attempts.save([AckFlush(assignment, 1, Checkpoint(attempts=counted))], force=False)
 
 
 MEMBERS = 3
@@ -431,6 +496,7 @@ def test_what_did_not_fit_into_the_store_is_not_taken_for_saved() -> None:
                 message.nack(delay=600.0)
             await consumer.flush()
             assert 0 < await _stored(store) < 50
+            assert consumer.stats().truncated == 1
             store.max_size = 1_000_000
             b.append("more")
             (await anext(consumer)).nack(delay=600.0)
