@@ -211,12 +211,14 @@ class Flusher:
             yield heappop(self._dues)[2]
 
     def _forget_flushed(self) -> None:
-        """Those that wait still, each once."""
+        """Those that wait still, each once, by when it is due now."""
+        # 1. A part of a forced flush is written. 2. An ack makes one of it dirty again, which is due later than it
+        # was before. 3. The flush ends. By its earlier time it would be taken too soon, and not be flushed.
         waiting: dict[int, tuple[float, int, HeldPartition]] = {}
-        for each in sorted(self._dues):
-            if _is_due(each[2]):
-                waiting.setdefault(id(each[2]), each)
-        self._dues = list(waiting.values())  # in order, as a heap may be
+        for _, number, holding in self._dues:
+            if (due := _due_of(holding)) is not None:
+                waiting[id(holding)] = due, number, holding
+        self._dues = sorted(waiting.values())  # a heap
 
     def _next_save(self) -> float | None:
         return None if self.attempts is None else self.attempts.next_due
@@ -432,9 +434,13 @@ def _most_in_a_turn(count: int, took: float) -> int:
     return min(int(count * TURN / took) + 1, TOGETHER) if took > 0 else TOGETHER
 
 
+def _due_of(holding: HeldPartition) -> float | None:
+    """None: it was flushed or closed meanwhile, and waits no longer."""
+    return None if holding.is_closed else holding.tracker.flush_due
+
+
 def _is_due(holding: HeldPartition, until: float = math.inf) -> bool:
-    """By that time. Or it was flushed or closed meanwhile, and waits no longer."""
-    due = None if holding.is_closed else holding.tracker.flush_due
+    due = _due_of(holding)
     return due is not None and due <= until
 
 
