@@ -238,7 +238,8 @@ def test_partition_that_is_lost_waits_for_no_save() -> None:
         for count in (1, 2):
             checkpoint = Checkpoint(attempts={(1, 0): (count, wall)})
             await attempts.save([AckFlush(held, count, checkpoint)], force=False)
-        assert attempts.next_due is not None
+        waits_until = attempts.next_due
+        assert waits_until is not None
         attempts.forget(held)
         assert (attempts.next_due, attempts._next) == (None, {})
 
