@@ -186,9 +186,11 @@ async def cleanup(adapter: Any, store: MemoryStore | None, seconds: float) -> bo
     """Runs for so long; whether it ends by itself."""
     task = asyncio.create_task(CheckpointCleanup(adapter, store).run())
     await asyncio.sleep(seconds)
-    is_over = task.done()
+    if task.done():
+        task.result()
+        return True
     task.cancel()
-    return is_over
+    return False
 
 
 async def filled(count: int) -> MemoryStore:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from consumer_sdk.records import Assignment, Checkpoint, Message, Partition, Redelivery, Run
 from consumer_sdk.runtime import Ordering
 from consumer_sdk.runtime.dispatch.lanes import Lanes
@@ -438,3 +440,27 @@ def test_purge_leaves_held_retries_to_the_tracker_and_nothing_waits_behind_them(
     (purged,) = waiting.lanes.purge([waiting.holding]).values()
     assert [message.position for message in purged] == [1, 2]
     assert waiting.holding.blocked == 0
+
+
+def test_rest_of_a_batch_waits_again_or_is_taken_out_where_its_lane_was() -> None:
+    """A revoke has purged the lane meanwhile: its drain does not wait for what nobody takes."""
+    for is_purged in (False, True):
+        field = _Field()
+        field.put(5)
+        assert field.take(4) == [0, 1, 2, 3]
+        lane = field.holding.lanes["partition"]
+        if is_purged:
+            field.lanes.purge([field.holding])
+        lane.give_back(1)
+        assert lane.running == 1
+        assert field.holding.purged == (3 if is_purged else 0)
+
+
+def test_long_lane_is_as_quick_as_a_short_one() -> None:
+    """Most lanes have one record or two, and take little memory; of a long one the head is taken each time."""
+    field, kinds = _Field(), []
+    for count in (7, 1):
+        field.put(count)
+        kinds.append(type(field.holding.lanes["partition"].queue))
+    assert kinds == [list, deque]
+    assert field.take(10) == list(range(8))
