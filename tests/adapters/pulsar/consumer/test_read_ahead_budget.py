@@ -97,6 +97,57 @@ def test_queues_of_partitions_that_are_leaving_count_while_they_are_there() -> N
         budget.check()
 
 
+@pytest.mark.parametrize("limit, polls", [(60, [POLL, POLL]), (59, [POLL, SHORT_POLL])])
+def test_turn_is_short_where_there_is_no_room_for_another_one(limit: int, polls: list[int]) -> None:
+    """To the byte; there is none beyond the limit."""
+    budget = ReadAheadBudget(limit, 10, most=2000, batch=1)
+    budget.partitions = 2
+    turns = [at_once(budget) for _ in polls]
+    assert [turn and turn.poll for turn in turns] == polls
+    turn = at_once(budget)
+    assert (turn and turn.poll) == (SHORT_POLL if limit == 60 else None)
+
+
+def test_two_receive_at_a_time_after_a_message_that_was_much_too_large() -> None:
+    """For each of them as much is reserved as there is."""
+    budget = ReadAheadBudget(400, 10, most=2000, batch=1)
+    budget.partitions = 4
+    turn = at_once(budget)
+    assert turn is not None
+    turn.end([delivery(5000)])
+    budget.buffered("a", 0, arrived=5000)
+    assert budget.held == 0
+    assert [at_once(budget) is not None for _ in range(3)] == [True, True, False]
+    assert budget.held == 400
+
+
+@pytest.mark.parametrize("limit, is_there", [(210, True), (209, False)])
+def test_batch_that_is_larger_than_the_largest_message_needs_its_own_room(
+    limit: int, *, is_there: bool
+) -> None:
+    """Twice: for a moment both the client and we hold it."""
+    budget = ReadAheadBudget(limit, 10, most=2000, batch=100)
+    turn = at_once(budget)
+    assert turn is not None
+    assert turn.more(5) is is_there
+    assert budget.held == (2 * 5 + 2 * 100 if is_there else 20)
+
+
+def test_only_a_message_that_is_larger_than_the_largest_is_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Not several that are as large together; and a null has no bytes."""
+    budget = ReadAheadBudget(1000, 10, most=2000, batch=1)
+    many = delivery(10, 10, 1)
+    many.messages[2].value = None
+    turn = at_once(budget)
+    assert turn is not None
+    turn.end([many])
+    turn.end([])  # once more is nothing
+    assert not caplog.records
+    assert budget.held == 21
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_room_is_never_exceeded(seed: int) -> None:
     """Whatever comes and goes, of any partition, as long as no message is larger than expected."""
