@@ -12,10 +12,13 @@ import pytest
 from consumer_sdk import ConfigurationError, Consumer, Message, Ordering, Retry, RetryPolicy
 from consumer_sdk.abc import DeadLetters
 from consumer_sdk.records import Explanation, Partition
+from consumer_sdk.runtime.partitions.gap_budget import HoleBudget
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
 from consumer_sdk.trackers import WatermarkTracker
 from tests.runtime.bench import Bench, Letters, bench
+from tests.runtime.consumer_options import options_of
+from tests.runtime.partitions.held import Held, in_loop
 
 ZERO = Partition("s", "0")
 FOREVER = RetryPolicy(max_attempts=None, initial=30.0, maximum=30.0, jitter=0.0)
@@ -540,3 +543,66 @@ def test_page_shows_what_is_really_said(caplog: pytest.LogCaptureFixture) -> Non
         if r.name == "consumer_sdk.runtime.partitions.gap_budget"
     ]
     assert told == (shown / "alarm.txt").read_text(encoding="utf-8").splitlines()
+
+
+# -- the budget by itself ---------------------------------------------------------------------
+
+
+class Budgeted:
+    """A partition with five records, all but the first of which are settled, and its budget."""
+
+    def __init__(self, *, age: float = 100.0, acked: int = 4, **options: Any) -> None:
+        self.held = Held(5, with_messages=True)
+        for message in self.held.messages[5 - acked :]:
+            message.ack()
+        self.held.it.counted = self.held.it.load()
+        self.held.clock.now = age
+        context = self.held.context
+        context.holdings[self.held.it.assignment] = self.held.it
+        self.counts = context.log.events.counts
+        given = options_of(clock=self.held.clock, dead_letters=Letters(), **options)
+        self.budget = HoleBudget(given, context, unsettled=lambda: self.held.it.tracker.unsettled)
+
+    def look(self) -> tuple[int, int, list[int]]:
+        """Alarms, ends of alarms, and what was given up, after one more look."""
+        in_loop(self._look)
+        return self.counts["hole-alarm"], self.counts["hole-alarm-over"], self.held.lettered
+
+    async def _look(self) -> None:
+        await self.budget._look_at_all()
+
+
+@pytest.mark.parametrize("policy, given_up", [("warn", []), ("pause", []), ("dead_letter", [0])])
+def test_record_is_given_up_where_that_is_the_policy_alone(
+    policy: str, given_up: list[int]
+) -> None:
+    """Also where hooks have the consumer keep the message of each record."""
+    budgeted = Budgeted(max_hole_age=10, hole_policy=policy)
+    assert budgeted.look() == (1, 0, given_up)
+    assert budgeted.held.context.totals.hole_alarms == 1
+    assert budgeted.look() == (1, 0, given_up)
+    if policy != "dead_letter":
+        budgeted.held.messages[0].ack()
+        assert budgeted.look() == (1, 1, [])
+
+
+def test_partition_that_is_revoked_or_over_is_not_looked_at() -> None:
+    """Its drain ends soon, and what it leaves is the next owner's."""
+    draining = Budgeted(max_hole_age=10, hole_policy="dead_letter")
+    draining.held.it.start_draining()
+    assert draining.look() == (0, 0, [])
+    closed = Budgeted(max_hole_age=10, hole_policy="pause")
+    assert closed.look() == (1, 0, [])
+    closed.held.it.close()
+    assert closed.look() == (1, 0, [])
+    assert closed.budget._over == set()
+
+
+@pytest.mark.parametrize("is_overtaken, alarms", [(False, 0), (True, 1)])
+def test_age_of_a_record_that_holds_nothing_up_counts_where_a_new_epoch_waits_for_it(
+    *, is_overtaken: bool, alarms: int
+) -> None:
+    """Nothing is settled behind it."""
+    budgeted = Budgeted(acked=0, max_hole_age=0.5, hole_policy="pause")
+    budgeted.held.it.is_overtaken = is_overtaken
+    assert budgeted.look() == (alarms, 0, [])
