@@ -190,6 +190,19 @@ def test_bytes_are_a_soft_limit() -> None:
     assert [len(each) for each in found if each] == [2, 2, 1]
 
 
+def test_bytes_are_those_of_all_batches_of_a_take() -> None:
+    """Small batches would else add up to many times the limit."""
+    rows: list[Row] = [(n, 0, None, b"x" * 40, []) for n in range(6)]
+    found = drain(unpacker_of(batch(rows[:2]) + batch(rows[2:])), max_bytes=100)
+    assert [len(each) for each in found if each] == [3, 3]
+
+
+def test_records_without_headers_share_what_they_have_not() -> None:
+    """A list for each would be as large as a small record."""
+    ((message,),) = drain(unpacker_of(batch([(0, 0, None, b"v", [])])), 1)[:1]
+    assert message.headers == ()
+
+
 @pytest.mark.parametrize(
     "isolation, expected", [(READ_COMMITTED, [0, 5]), (READ_UNCOMMITTED, [0, 1, 2, 5])]
 )
