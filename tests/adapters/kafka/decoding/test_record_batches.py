@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from consumer_sdk.adapters.kafka.decoding.record_batches import (
     MAX_BATCH_BYTES,
     LargeBatchError,
+    batch_headers,
     check_batch,
     decompress,
     is_believed,
@@ -202,6 +203,42 @@ def test_first_batch_that_is_too_large_is_found_among_others() -> None:
     assert oversized(b"", LIMIT) is None
 
 
+def old_bomb(magic: int) -> bytes:
+    """A set of messages that were compressed together."""
+    builder = LegacyRecordBatchBuilder(magic, 1, 16 * MIB)
+    builder.append(0, 1, None, bytes(2 * MIB))
+    return bytes(builder.build())
+
+
+def bomb_whose_checksum_looks_plain() -> bytes:
+    """Its byte at the place of the old formats' attributes has no bit of a codec."""
+    found = (bomb(1, 2 * MIB + extra) for extra in range(1000))
+    return next(each for each in found if not each[17] & 0x07)
+
+
+@pytest.mark.parametrize(
+    "large",
+    [old_bomb(0), old_bomb(1), bomb_whose_checksum_looks_plain()],
+    ids=["0", "1", "2"],
+)
+def test_batch_that_is_too_large_is_found_of_each_format(large: bytes) -> None:
+    """Behind any other, and only if all of it is there."""
+    small = old_message(b"v" * 9) + old_message(b"v" * 9, 1) + PLAIN
+    found = oversized(small + large, LIMIT)
+    assert found is not None
+    assert found[0] == len(small)
+    assert oversized(small + large, 9 * MIB) is None
+    for cut in (*range(70), len(large) - 1):
+        assert oversized(small + large[:cut], LIMIT) is None
+
+
+@pytest.mark.parametrize("length", [0, 5, 10])
+def test_nothing_is_looked_at_behind_a_length_that_no_batch_has(length: int) -> None:
+    """The client reads nothing behind it either."""
+    damaged = PLAIN[:8] + struct.pack(">i", length) + PLAIN[12 : 12 + length]
+    assert oversized(damaged + bomb(1), LIMIT) is None
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     kind=st.sampled_from(sorted(COMPRESSED.values())),
@@ -241,10 +278,41 @@ ENDED = OPEN + control(6, 7, abort=False)
 ABORTED = OPEN + control(6, 7, abort=True)
 
 
+def old_message(value: bytes | None, timestamp: int | None = None) -> bytes:
+    """At offset 0, of one of the formats before Kafka 0.11."""
+    builder = LegacyRecordBatchBuilder(0 if timestamp is None else 1, 0, 1 << 16)
+    builder.append(0, timestamp, None, value)
+    return bytes(builder.build())
+
+
+SHORTEST = old_message(None)
+LOOKS_TRANSACTIONAL = old_message(b"v" * 60, 0x10 << 24)
+"""What is a flag in a batch is a part of the time here."""
+
+
+def test_heads_are_found_of_the_shortest_messages_too() -> None:
+    """And of what is damaged, one byte after another: a length may be anything."""
+    size = len(SHORTEST)
+    assert size == 26
+    found = list(batch_headers(SHORTEST * 2 + PLAIN))
+    assert [(each.at, each.end) for each in found] == [
+        (0, size),
+        (size, 2 * size),
+        (2 * size, 2 * size + len(PLAIN)),
+    ]
+    assert [each.magic for each in found] == [0, 0, 2]
+    damaged = PLAIN[:8] + struct.pack(">i", -100) + PLAIN[12:]
+    assert next(each.end for each in batch_headers(damaged)) == 12 - 100
+
+
 @pytest.mark.parametrize(
     "data, aborted, doubt",
     [
         (PLAIN, [], []),
+        (SHORTEST + OPEN, [], [(7, 3)]),
+        (LOOKS_TRANSACTIONAL, [], []),
+        (PLAIN + OPEN + ENDED[:40], [], []),
+        (PLAIN + OPEN + ENDED[:50], [], []),
         (PLAIN + OPEN, [], [(7, 3)]),
         (PLAIN + OPEN, [(7, 3)], []),
         (PLAIN + OPEN, [(7, 0)], []),  # it has begun before the answer

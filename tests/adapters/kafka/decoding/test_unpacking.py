@@ -453,6 +453,28 @@ def test_only_the_first_batch_of_an_answer_may_begin_before_the_position() -> No
         found.take(ASSIGNMENT, ANY, ANY)
 
 
+def test_second_batch_may_not_begin_before_the_end_of_a_first_one_in_its_place() -> None:
+    """Its records would come twice, or those behind them not at all."""
+    found = unpacker_of(reaching(10, 12) + reaching(11, 15), 10)
+    messages, _size = found.take(ASSIGNMENT, ANY, ANY)
+    assert [m.position for m in messages] == [10]
+    with pytest.raises(CorruptRecordException, match="11 to 14 cannot lie at 12"):
+        found.take(ASSIGNMENT, ANY, ANY)
+
+
+def test_batch_that_ends_where_the_position_is_is_an_old_one() -> None:
+    """It comes again with the one behind it, and is passed over."""
+    found = unpacker_of(reaching(8, 10) + reaching(10, 12), 10, skips_old=True)
+    assert [m.position for m in flat(drain(found))] == [10]
+
+
+def test_batch_that_cannot_lie_where_it_says_is_none_for_whoever_passes_old_ones_over() -> None:
+    """Only what ends before the position is passed."""
+    found = unpacker_of(reaching(10, HIGH + AHEAD + 1), 10, highwater=HIGH, skips_old=True)
+    with pytest.raises(CorruptRecordException, match="cannot lie at 10"):
+        found.take(ASSIGNMENT, ANY, ANY)
+
+
 @pytest.mark.parametrize("behind, fits", [(14, True), (13, False), (20, True)])
 def test_batch_behind_a_gap_begins_before_the_next_one(behind: int, *, fits: bool) -> None:
     """A bit of its place would hide what it lies over."""

@@ -129,5 +129,6 @@ def test_rack_that_no_request_could_say_is_refused(
 
 def test_options_that_only_an_adapter_has_are_known() -> None:
     """Whoever moves from one to the other is told which do not apply."""
+    KafkaRanges("a", bootstrap_servers=SERVERS, retry_backoff_ms=5)
     assert {"rebalance_timeout", "session_timeout_ms", "fetch_max_bytes"} <= module.CONSUMERS_OWN
     assert not {"client_id", "read_timeout", "group", "retry_backoff_ms"} & module.CONSUMERS_OWN
