@@ -176,7 +176,7 @@ class Engine:
             if opening.expired() and isinstance(error, Exception):
                 return False  # whatever the cancelled part has made of it
             if isinstance(error, Exception):
-                self._failure, self._is_raised = error, True
+                self._failure = error
             raise
         finally:
             self._opening = None
@@ -522,7 +522,7 @@ class Engine:
             return "failed"
         if self._is_closed:
             return "closed"
-        if self._stop.is_set() or self._closing is not None:
+        if self._stop.is_set():
             return "stopping"
         if self._supervisor is not None:
             return "running"

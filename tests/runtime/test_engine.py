@@ -11,7 +11,7 @@ import pytest
 from consumer_sdk import AdapterError, ConfigurationError, Consumer, Message, Reject
 from consumer_sdk.abc import AssignmentOwner, DeadLetters, LeaseSource
 from consumer_sdk.stores import MemoryStore
-from consumer_sdk.testing import MemoryAdapter
+from consumer_sdk.testing import MemoryAdapter, SimulationLoop
 from tests.runtime.bench import Bench, Letters, bench
 
 
@@ -207,3 +207,86 @@ def test_error_that_comes_from_closing_is_no_failure_of_the_consumer() -> None:
         assert b.committed() == {"0": 1}
 
     bench(test)
+
+
+# -- looking --------------------------------------------------------------------------------------
+
+
+def test_stats_and_lag_tell_of_each_partition_that_is_held() -> None:
+    """What has a name is told by it; what is settled and what is in flight make up what was fetched."""
+
+    async def test(b: Bench) -> None:
+        b.append("k=1", "k=2", "k=3")
+        async with b.consumer() as consumer:
+            await asyncio.sleep(1)
+            found = await consumer.lag()
+            assert sorted(lag or 0 for lag in found.values()) == [0, 3]
+            (await anext(consumer)).ack()
+            full, empty = sorted(consumer._engine.holdings.values(), key=lambda h: -h.fetched)
+            empty.is_paused = full.is_over_budget = full.is_over_lag = True
+            stats = consumer.stats()
+            assert set(stats.partitions) == set(found)
+            assert stats.paused == (empty.assignment.partition,)
+            assert stats.over_hole_budget == (full.assignment.partition,)
+            assert stats.over_max_lag == (full.assignment.partition,)
+            assert (stats.fetched, stats.settled, stats.in_flight) == (3, 1, 2)
+            assert stats.in_flight_bytes == full.tracker.unsettled_bytes > 0
+
+    bench(test, partitions=2)
+
+
+def test_pause_and_resume_are_events_of_their_partitions(caplog: pytest.LogCaptureFixture) -> None:
+    """And lines of the log."""
+
+    async def test(b: Bench) -> None:
+        async with b.consumer() as consumer:
+            await asyncio.sleep(1)
+            one, other = (a.partition for a in consumer._engine.holdings)
+            consumer.pause(one, reason="tired")
+            assert consumer.resume(one)
+            await asyncio.sleep(2)  # what happens within a second is one event
+            consumer.pause(reason="asleep")
+            said = [
+                (event.kind, event.text, set(event.partitions))
+                for event in consumer._engine.events.all()
+                if event.kind in ("paused", "resumed")
+            ]
+            assert said == [
+                ("paused", f"{one}: tired", {one}),
+                ("resumed", f"{one}: by hand", {one}),
+                ("paused", "all partitions: asleep", {one, other}),
+            ]
+
+    with caplog.at_level("INFO"):
+        bench(test, partitions=2)
+    assert "paused all partitions: asleep" in caplog.text
+    assert "paused s/0: tired" in caplog.text
+
+
+def test_consumer_is_looked_at_before_while_and_after_its_loop_runs() -> None:
+    """Without a loop there is no time that it could be late by."""
+    kept: list[Consumer] = []
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2")
+        consumer = b.consumer(max_in_flight=1, fetch_records=1)
+        kept.append(consumer)
+        engine = consumer._engine
+        assert (engine.time(), engine.health_inputs([]).turned) == (0.0, 0.0)
+        async with consumer:
+            await asyncio.sleep(3)
+            assert engine.time() == b.simulation.clock.monotonic() > 0
+            assert (consumer.snapshot().is_full, consumer.snapshot().loop_lag) == (False, 0.0)
+            await anext(consumer)
+            await asyncio.sleep(1)
+            assert consumer.snapshot().is_full
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, SimulationLoop)
+            loop.jump(5.0)
+            assert engine.health_inputs([]).turned >= 5.0
+            assert not isinstance(engine.loop_lag, bool)
+
+    bench(test)
+    (consumer,) = kept
+    assert consumer._engine.time() == 0.0
+    assert consumer.snapshot().state == consumer.state == "closed"
