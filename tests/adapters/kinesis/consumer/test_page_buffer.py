@@ -136,6 +136,19 @@ def test_as_many_records_come_as_have_the_bytes_that_were_asked_for() -> None:
         assert (len(messages), size) == (count, 100 * count)
 
 
+def test_user_records_of_several_aggregates_have_the_bytes_that_were_asked_for() -> None:
+    """No more are taken once there are as many."""
+    users = [(b"k", b"1234")] * 3
+    unread = PageBuffer(page((1, aggregated(users[0])), (2, aggregated(*users)), (3, b"x" * 4)))
+    for max_bytes, positions in ((5, [(1, 0)]), (10, [(2, 0), (2, 1)]), (10, [(2, 2), (3, 0)])):
+        messages, size = unread.take(HELD, 10, max_bytes)
+        assert [message.position for message in messages] == positions
+        assert size == 5 * len(positions)
+    unread = PageBuffer(page((1, aggregated(users[0])), (2, aggregated(*users))))
+    messages, _ = unread.take(HELD, 10, 10)
+    assert [message.position for message in messages] == [(1, 0), (2, 0)]
+
+
 def test_time_is_that_of_the_next_message() -> None:
     """The lag is that of what was not fetched, also inside an aggregate."""
     unread = PageBuffer(page((5, aggregated((b"a", b"1"), (b"b", b"2"))), (6, b"plain")))
