@@ -22,7 +22,11 @@ from consumer_sdk import (
     Retry,
     TokenFormatError,
 )
+from consumer_sdk.runtime.partitions.trees import TreeHolder
+from consumer_sdk.testing.memory import MemoryTransactions
+from consumer_sdk.trackers import WatermarkTracker
 from tests.runtime.bench import Bench, bench
+from tests.runtime.partitions.held import ASSIGNMENT, POLICY, Held
 
 
 async def first(consumer: Consumer) -> Message:
@@ -626,3 +630,59 @@ def test_forked_child_gets_a_clear_error() -> None:
             assert [branch.ack(), other.ack(), consumer.stats().in_flight] == [True, True, 1]
 
     bench(test)
+
+
+# -- the holder by itself -------------------------------------------------------------------------
+
+
+def timed(*, transactions: bool = False) -> tuple[Held, TreeHolder]:
+    """A partition of three records that have open trees, with an ack timeout."""
+    tracker = WatermarkTracker(ASSIGNMENT, policy=POLICY, ack_timeout=60.0)
+    held = Held(3, tracker=tracker, transactions=MemoryTransactions() if transactions else None)
+    holder = held.it.trees = TreeHolder(held.it, is_timed=True)
+    held.it.tree = holder.tree
+    for message in held.messages:
+        message.tree()
+    return held, holder
+
+
+def test_messages_with_trees_do_what_others_do() -> None:
+    """They are found, read, sent from and settled together."""
+    held, holder = timed(transactions=True)
+    first, second, third = held.messages
+    assert [holder.find(index) for index in range(4)] == [first, second, third, None]
+    assert first.body == b"12345"
+    assert first.send("out", b"1")
+    assert holder.ack_all([first, second]) == 2
+    assert holder.ack_all([first, third]) == 1
+    assert held.it.tracker.unsettled == 0
+
+
+def test_error_of_a_handler_ends_the_tree() -> None:
+    """It says whether that changed anything."""
+    held, holder = timed()
+    (message, *_) = held.messages
+    assert holder.raised(message, ValueError("bad"))
+    assert not holder.raised(message, ValueError("again"))
+    assert holder.trees.live == 2
+
+
+def test_timeout_that_a_handler_has_put_off_begins_with_its_return() -> None:
+    """Not what it asked for a delivery that has ended, nor for one that is settled."""
+    held, holder = timed()
+    asked, ended, settled = held.messages
+    for message in (asked, ended):
+        held.it.tracker.extend(message.index, message.attempt, 0.0, 0)  # a handler works on it
+        assert message.extend(200.0)
+    settled.ack()
+    assert not settled.extend(200.0)
+    ended.nack(0.0)
+    (again,) = held.retry(0.0)
+    again.tree()
+    held.clock.now = 50.0
+    holder.returned([asked, again])
+    assert held.it.tracker.next_due() == 110.0  # of the new delivery
+    held.clock.now = 110.0
+    ((index, *_),) = held.it.tracker.due(110.0).expired
+    assert index == 1
+    assert held.it.tracker.next_due() == 200.0
