@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from consumer_sdk import AtPosition, ConfigurationError, Consumer, Message, Ordering
-from consumer_sdk.records import Partition
+from consumer_sdk.abc import CheckpointStore
+from consumer_sdk.records import Assignment, Capabilities, Kind, Partition
+from consumer_sdk.runtime.compatibility import check, check_ordering, check_start
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Faults, MemoryAdapter, MemoryBroker
 from consumer_sdk.testing.memory.options import ConsumerKind
 from tests.runtime.bench import QUICK, Bench, bench
+from tests.runtime.consumer_options import options_of
 
 
 def subscriber(
@@ -505,3 +508,78 @@ def test_url_opens_a_queue() -> None:
     adapter = MemoryAdapter.from_url("memory://queues/s?group=g&subscription=key_shared")
     assert (adapter.memory, adapter.capabilities.kind.value) == (broker, "queue")
     assert adapter.capabilities.keeps_key_order
+
+
+# -- the checks by themselves -----------------------------------------------------------------
+
+
+class Able:
+    """An adapter that can do what its capabilities say."""
+
+    broker, group = "able", "g"
+
+    def __init__(self, **capabilities: Any) -> None:
+        self.capabilities = Capabilities(**capabilities)
+
+    def gaps(self, positions: Any) -> list[int]:
+        """None is missing."""
+        return []
+
+    def identity(self, assignment: Assignment) -> None:
+        """Streams have none here."""
+
+
+class Leaseless:
+    """A store whose kind has no leases."""
+
+    leases = CheckpointStore.leases
+
+
+ANEW: dict[str, Any] = {"restart": "from_start", "application_id": "a"}
+
+
+@pytest.mark.parametrize(
+    "capabilities, options, words",
+    [
+        ({"tells_new": False}, {"start": "earliest"}, None),
+        ({"tells_new": False}, {"start": "latest"}, "does not tell whether a subscription is new"),
+        ({"tells_new": True}, {"start": "latest"}, None),
+        ({"metadata_size": 1000}, ANEW, None),
+        ({"metadata_size": 999}, ANEW, "no room for one"),
+        ({"metadata_size": 1000, "commits": False}, ANEW, "no room for one"),
+        ({}, {"max_lag": 5}, None),
+        ({"lag_unit": None}, {"max_lag": 5}, "max_lag counts positions"),
+    ],
+    ids=str,
+)
+def test_start_is_checked_by_what_the_adapter_can_do(
+    capabilities: dict[str, Any], options: dict[str, Any], words: str | None
+) -> None:
+    """Each refusal says what to leave out."""
+    adapter: Any = Able(**capabilities)
+    if words is None:
+        check_start(adapter, None, options_of(**options))
+    else:
+        with pytest.raises(ConfigurationError, match=words):
+            check_start(adapter, None, options_of(**options))
+
+
+def test_store_is_refused_where_it_cannot_help() -> None:
+    """The broker counts deliveries itself; or the store has no leases, which the adapter needs."""
+    store: Any = Leaseless()
+    counting: Any = Able(counts_deliveries=True)
+    with pytest.raises(ConfigurationError, match="counts the deliveries"):
+        check(counting, store, options_of())
+    leasing: Any = Able(needs_leases=True)
+    for given in (None, store):
+        with pytest.raises(ConfigurationError, match="leases in a store do"):
+            check(leasing, given, options_of())
+
+
+def test_log_may_be_read_in_its_order() -> None:
+    """A queue has none."""
+    log: Any = Able()
+    check_ordering(log, Ordering.PARTITION)
+    queue: Any = Able(kind=Kind.QUEUE)
+    with pytest.raises(ConfigurationError):
+        check_ordering(queue, Ordering.PARTITION)

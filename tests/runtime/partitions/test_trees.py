@@ -686,3 +686,11 @@ def test_timeout_that_a_handler_has_put_off_begins_with_its_return() -> None:
     ((index, *_),) = held.it.tracker.due(110.0).expired
     assert index == 1
     assert held.it.tracker.next_due() == 200.0
+
+
+def test_timeout_that_is_not_there_cannot_be_put_off() -> None:
+    """The consumer has none."""
+    held = Held(1)
+    (message,) = held.messages
+    message.tree()
+    assert not message.extend(5.0)
