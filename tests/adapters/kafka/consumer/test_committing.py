@@ -616,11 +616,11 @@ def _size(text: str) -> int:
 
 @pytest.mark.parametrize(
     "most_bytes, sizes",
-    [(1800, [3]), (1799, [2, 1]), (1200, [2, 1]), (1199, [1, 1, 1]), (1, [1, 1, 1])],
+    [(2400, [4]), (2399, [3, 1]), (1200, [2, 2]), (1199, [1, 1, 1, 1]), (1, [1, 1, 1, 1])],
 )
 def test_request_takes_partitions_up_to_the_limit(most_bytes: int, sizes: list[int]) -> None:
     """A partition has three bytes for a character of its metadata, and 300 besides; one alone always goes."""
-    bench = Bench(3)
+    bench = Bench(4)
     drafts = [replace(Draft.of(grant, "g", 4096), metadata="x" * 100) for grant in bench.held]
     batches = list(in_batches(drafts, most_bytes))
     assert [len(batch) for batch in batches] == sizes

@@ -533,6 +533,7 @@ async def test_end_ends_the_round_first(desk: Desk) -> None:
     await desk.holdings.end()
     assert desk.owner.told == ["asked 0", "revoked 0"]
     assert grant.is_closed
+    desk.failures.raise_kept()
 
 
 async def ended(desk: Desk) -> None:
