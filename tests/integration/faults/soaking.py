@@ -1,6 +1,6 @@
 """A consumer in a process of its own that samples itself, for hours: memory, descriptors, tasks, latency.
 
-``python -m tests.integration.faults.soaking FILE URL [STORE [START]]``
+``python -m tests.integration.faults.soaking FILE URL [STORE [unused]]``
 """
 
 from __future__ import annotations
@@ -108,16 +108,11 @@ class Soak:
                 out.write(f"{json.dumps(asdict(sample))}\n")
 
 
-async def main(file: str, url: str, store: str = "", start: str = "") -> None:
+async def main(file: str, url: str, store: str = "", _clock: str = "") -> None:
     """Consumes until it is stopped."""
     soak = Soak(Path(f"{file}.samples"))
     sampling = asyncio.create_task(soak.sample())
-    consumer = Consumer(
-        url,
-        store=store_at(store) if store else None,
-        retry=RETRY,
-        start="latest" if start == "latest" else "earliest",
-    )
+    consumer = Consumer(url, store=store_at(store) if store else None, retry=RETRY)
     ordering = Ordering.NONE if "type=shared" in url else Ordering.KEY
     await consumer.run(soak.handle, concurrency=CONCURRENCY, ordering=ordering)
     sampling.cancel()

@@ -56,13 +56,14 @@ async def soak(world: World) -> None:
 
 
 async def _young(world: World) -> list[Sample]:
-    """Samples of another process, that begins now: if the latencies grew, the server's growth is in them too."""
-    world.group += "-young"
+    """Samples of a process that goes on from there: if the latencies grew, the server's age is in them too."""
     world.ledger = Ledger(world.folder / "young")
-    member = await world.join(program="tests.integration.faults.soaking", clock="latest")
+    member = await world.join(program="tests.integration.faults.soaking")
     async with world.producing(RATE):
         await _sleep(SECONDS * (WARM_UP + WINDOW), member)
-    return read(world.folder / "young.samples")[-_size(SECONDS / EVERY) :]
+    samples = read(world.folder / "young.samples")[-_size(SECONDS / EVERY) :]
+    assert all(sample.half for sample in samples), "the young process has handled nothing"
+    return samples
 
 
 async def _sleep(seconds: float, member: Member) -> None:

@@ -107,7 +107,6 @@ class World(ABC):
 
     Attributes:
         ledger: what was produced and handled.
-        group: whose checkpoints they are.
         members: those that were started.
         keys: how many different ones the records have.
         most_waiting: records that wait to be handled; with so many none is produced.
@@ -120,7 +119,6 @@ class World(ABC):
         self.name = f"campaign-{uuid.uuid4().hex[:12]}"
         self.folder = folder
         self.store = f"sqlite://{folder / 'checkpoints.db'}" if store == "sqlite" else store
-        self.group = f"g-{self.name}"
         self.ledger = Ledger(folder / "lines")
         self.members: list[Member] = []
         self.keys = KEYS
@@ -205,7 +203,7 @@ class World(ABC):
 
         Args:
             before: a command that becomes the member's.
-            clock: a file; see `member.WrongClock`. Of `soaking`: where it starts.
+            clock: a file; see `member.WrongClock`.
             program: the module that runs.
         """
         log = self.folder / f"member-{len(self.members)}.log"
@@ -270,6 +268,11 @@ class World(ABC):
             identity=None,
             decode_position=POSITION_READERS[self.broker],
         )
+
+    @property
+    def group(self) -> str:
+        """Whose checkpoints they are."""
+        return f"g-{self.name}"
 
 
 class KafkaWorld(World):
