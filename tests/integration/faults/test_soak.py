@@ -49,21 +49,24 @@ async def soak(world: World) -> None:
         _report(world, first, last, samples[-1])
         _check_resources(first, last)
         if grown := [name for name in ("half", "most") if _has_grown(name, first, last)]:
-            await member.kill()
-            young = await _young(world)
-            _report(world, young, last, samples[-1], "young → old: ")
-            assert not [name for name in grown if _has_grown(name, young, last)]
+            young, old = await _beside_a_young_process(world, file)
+            _report(world, young, old, samples[-1], "young, old: ")
+            assert not [name for name in grown if _has_grown(name, young, old)]
 
 
-async def _young(world: World) -> list[Sample]:
-    """Samples of a process that goes on from there: if the latencies grew, the server's age is in them too."""
+async def _beside_a_young_process(world: World, file: Path) -> tuple[list[Sample], list[Sample]]:
+    """Samples of another member, and of the old one meanwhile.
+
+    Latencies have the server's and the producer's age in them, too. Only what the old member alone has is its own.
+    """
     world.ledger = Ledger(world.folder / "young")
     member = await world.join(program="tests.integration.faults.soaking")
     async with world.producing(RATE):
         await _sleep(SECONDS * (WARM_UP + WINDOW), member)
-    samples = read(world.folder / "young.samples")[-_size(SECONDS / EVERY) :]
-    assert all(sample.half for sample in samples), "the young process has handled nothing"
-    return samples
+    size = _size(SECONDS / EVERY)
+    young, old = read(world.folder / "young.samples")[-size:], read(file)[-size:]
+    assert all(each.half for each in (*young, *old)), "one of them has handled nothing"
+    return young, old
 
 
 async def _sleep(seconds: float, member: Member) -> None:
