@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from consumer_sdk import (
     Message,
     Ordering,
     Partition,
+    Reject,
     RetryPolicy,
 )
 from consumer_sdk.abc import Clock
@@ -24,12 +26,13 @@ from consumer_sdk.runtime import Snapshot
 from consumer_sdk.runtime.dispatch.workers import current_message
 from consumer_sdk.runtime.observing.events import KEPT, Events
 from consumer_sdk.runtime.observing.health import HealthInputs, assess
+from consumer_sdk.runtime.observing.snapshots import PartitionSnapshot
 from consumer_sdk.runtime.observing.stats import REMEMBERED, PartitionTotals
 from consumer_sdk.runtime.observing.timing import MOST_NAMES, OTHER, Timing
 from consumer_sdk.runtime.partitions.partition_state import Pauses
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import MemoryAdapter
-from tests.runtime.bench import Bench, bench
+from tests.runtime.bench import Bench, Letters, bench
 
 ZERO, ONE = Partition("s", "0"), Partition("s", "1")
 
@@ -350,6 +353,124 @@ def test_lag_in_seconds_is_the_age_of_the_record_fetched_last() -> None:
             assert seen.lag
             assert seen.lag_seconds
             assert 50 < seen.lag_seconds < 70
+
+    bench(test)
+
+
+def test_partition_of_which_nothing_is_known_has_counted_nothing() -> None:
+    """A held one, in its first epoch: only what is known is given."""
+    assert tuple(PartitionSnapshot(ZERO)) == (
+        *(ZERO, True, 0, None, None),
+        *(0, 0, 0, 0, 0, 0, 0),
+        *(None, None, False, None, None),
+        *(0, 0, 0, 0, 0, 0, 0, 0, 0, None),
+    )
+
+
+@pytest.mark.parametrize(
+    "marks, reason",
+    [
+        ({}, None),
+        ({"is_paused": True}, "full"),
+        ({"is_paused": True, "is_over_budget": True}, "holes"),
+        ({"is_over_budget": True}, None),
+        ({"is_paused": True, "is_over_lag": True, "is_over_budget": True}, "lag"),
+        ({"is_paused": True, "is_over_lag": True, "paused_by_hand": ""}, "operator"),
+        ({"is_paused": True, "paused_by_hand": "why", "is_overtaken": True}, "retention"),
+    ],
+)
+def test_snapshot_tells_why_a_partition_is_not_fetched(
+    marks: dict[str, Any], reason: str | None
+) -> None:
+    """Of several reasons the one that lasts longest."""
+
+    async def test(b: Bench) -> None:
+        async with b.consumer() as consumer:
+            await asyncio.sleep(1)
+            (holding,) = consumer._engine.holdings.values()
+            for name, value in marks.items():
+                setattr(holding, name, value)
+            holding.is_news = True
+            (seen,) = consumer.snapshot().partitions
+            assert (seen.paused, seen.pause_text) == (reason, marks.get("paused_by_hand"))
+
+    bench(test)
+
+
+@pytest.mark.parametrize(
+    "unit, lag, latest, shown",
+    [
+        ("records", None, -4000, (None, None)),
+        ("records", 0, -4000, (0, 0.0)),
+        ("records", 3, None, (3, None)),
+        ("records", 3, -4000, (3, 4.0)),
+        ("records", 3, 4000, (3, 0.0)),
+        ("milliseconds", 2500, None, (None, 2.5)),
+        ("milliseconds", 0, -4000, (None, 0.0)),
+    ],
+)
+def test_lag_is_shown_in_what_the_broker_counts(
+    unit: str, lag: int | None, latest: int | None, shown: tuple[int | None, float | None]
+) -> None:
+    """A clock that is behind a producer's makes no age below 0."""
+
+    async def test(b: Bench) -> None:
+        consumer = b.consumer()
+        async with consumer:
+            await asyncio.sleep(1)
+            (holding,) = consumer._engine.holdings.values()
+            adapter = consumer._engine.adapter
+            assert isinstance(adapter, MemoryAdapter)
+            adapter.capabilities = replace(adapter.capabilities, lag_unit=unit)
+            wall = b.simulation.clock.wall()
+            holding.lag = lag
+            holding.latest = None if latest is None else round(wall * 1000) + latest
+            holding.is_news = True
+            (seen,) = consumer.snapshot().partitions
+            assert seen.lag == shown[0]
+            assert seen.lag_seconds == pytest.approx(shown[1], abs=0.01)
+
+    bench(test)
+
+
+def test_snapshot_tells_of_each_record_what_it_is_doing() -> None:
+    """And how many, with the limits; what a partition has counted goes on when it is lost."""
+    letters = Letters(failures=1000)
+
+    async def handle(message: Message) -> None:
+        if message.value == b"poison":
+            raise Reject("no")
+        if message.value == b"bad":
+            raise OSError
+        if message.value == b"tree":
+            with message.tree() as tree:
+                tree.branch()
+        if message.value == b"long":
+            await asyncio.sleep(1000)
+
+    async def test(b: Bench) -> None:
+        b.append("x=fine", "a=bad", "c=fine", "a=next", "b=long", "d=tree", "e=poison")
+        retry = RetryPolicy(max_attempts=9, initial=500.0, maximum=500.0, jitter=0.0)
+        consumer = b.consumer(retry=retry, dead_letters=letters, max_in_flight=9)
+        running = asyncio.create_task(consumer.run(handle, concurrency=4, handle_signals=False))
+        await asyncio.sleep(5)
+        whole = consumer.snapshot()
+        (seen,) = whole.partitions
+        assert (whole.handlers, whole.handlers_limit, whole.in_flight_limit) == (1, 4, 9)
+        assert (seen.partition, seen.is_held, seen.epoch) == (ZERO, True, 1)
+        assert (seen.position, seen.in_flight, seen.retrying, seen.blocked) == ("0", 5, 1, 1)
+        assert (seen.holes, seen.lanes, seen.trees, seen.is_draining) == (1, 2, 1, False)
+        assert (seen.fetched, seen.settled, seen.failed, seen.redelivered) == (7, 2, 1, 0)
+        assert seen.in_flight_bytes == sum(
+            h.tracker.unsettled_bytes for h in consumer._engine.holdings.values()
+        )
+        assert seen.pinned is not None
+        assert seen.pinned._replace(age=0.0) == ("1", "retrying", 0.0, 1, b"a", None)
+        assert seen.pinned.age == pytest.approx(5.0, abs=0.1)
+        running.cancel()
+        await asyncio.wait({running})
+        (left,) = consumer.snapshot().partitions
+        assert (left.is_held, left.fetched, left.settled) == (False, 7, 2)
 
     bench(test)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from consumer_sdk import Message, Reject, Retry, RetryPolicy
-from consumer_sdk.records import Partition
+from consumer_sdk import Hooks, Message, Reject, Retry, RetryPolicy
+from consumer_sdk.records import Assignment, Partition
 from consumer_sdk.runtime.observing.consumer_log import ConsumerLog
 from tests.runtime.bench import Bench, bench
 
@@ -179,14 +180,17 @@ def test_dead_letter_tells_the_cause(answer: Any, caplog: pytest.LogCaptureFixtu
         except ConnectionError as error:
             if message.value == b"1":
                 raise answer from error
+            if message.value == b"2":
+                raise answer("implied")  # noqa: B904 - what a handler may do
             raise answer("never") from None
 
     async def test(b: Bench) -> None:
-        b.append("1", "2")
+        b.append("1", "2", "3")
         await b.run(b.consumer(retry=ONCE), choose, seconds=1)
         found = [(letter.error, letter.error_type) for letter in b.letters.kept]
         assert found == [
             (f"{answer()}: ConnectionError: refused", "builtins.ConnectionError"),
+            ("implied: ConnectionError: refused", "builtins.ConnectionError"),
             ("never", "rejected"),
         ]
 
@@ -257,6 +261,7 @@ def test_error_that_cannot_be_printed_is_logged_nevertheless(
 
     bench(test)
     assert texts(caplog)[0].endswith("failed: Odd: its text could not be made")
+    assert all(record.exc_info is None for record in warnings(caplog))
 
 
 def test_many_partitions_are_counted_and_some_named(caplog: pytest.LogCaptureFixture) -> None:
@@ -273,3 +278,66 @@ def test_many_partitions_are_counted_and_some_named(caplog: pytest.LogCaptureFix
     assert found[0].endswith("s/9 and 990 more); 1000 held")
     assert len(found) == 1 + 10 + 1
     assert found[-1] == "assigned 990 more partitions"
+
+
+@pytest.mark.parametrize(
+    "kind, line, more",
+    [
+        ("revoked", "revoked 1 partition (s/0); 2 held", "revoked 3 more partitions"),
+        (
+            "lost",
+            "lost 1 partition (s/0); 2 held; what was not durable is delivered again",
+            "lost 3 more partitions",
+        ),
+        (
+            "ended",
+            "ended 1 partition (s/0); 2 held; all of its records are settled",
+            "3 more partitions have ended",
+        ),
+    ],
+)
+def test_partition_that_goes_is_a_line_an_event_and_a_hook(
+    kind: str, line: str, more: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However it went; of very many each is an event and a hook, and some are lines."""
+    gone: list[Sequence[Partition]] = []
+
+    class Counting(Hooks):
+        def partitions_revoked(self, partitions: Sequence[Partition]) -> None:
+            gone.append(partitions)
+
+    consumer_log = ConsumerLog(hooks=Counting())
+    tell = getattr(consumer_log, kind)
+    with caplog.at_level(logging.INFO):
+        tell([], 3, 0.0)
+        assert (gone, consumer_log.events.all(), texts(caplog, logging.INFO)) == ([], (), [])
+        for _ in range(13):
+            tell([Partition("s", "0")], 2, 0.0)
+        consumer_log.report(10.0)
+    assert texts(caplog, logging.INFO) == [line] * 10 + [more]
+    assert gone == [[Partition("s", "0")]] * 13
+    assert consumer_log.events.counts[kind] == 13
+
+
+def test_record_that_comes_late_is_a_line_and_more_of_them_a_count(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The count has in it what each of the others stood for."""
+    consumer_log = ConsumerLog()
+    message = Message.make(Assignment(Partition("s", "0"), 1), 7, b"")
+    for count in (1, 2, 3):
+        consumer_log.late(message, count, 0.0)
+    consumer_log.report(10.0)
+    first, *rest = texts(caplog)
+    assert first.startswith("s/0 at 7 comes late (1 in this run)")
+    assert rest == ["5 more records came late"]
+
+
+def test_count_that_the_next_one_ends_has_that_one_in_it(caplog: pytest.LogCaptureFixture) -> None:
+    """No line of its own: the count is the line of this interval."""
+    consumer_log = ConsumerLog()
+    with caplog.at_level(logging.INFO):
+        for now in (0.0,) * 12 + (10.0,):
+            consumer_log.lost([Partition("s", "0")], 1, now)
+        consumer_log.report(20.0)
+    assert texts(caplog, logging.INFO)[10:] == ["lost 3 more partitions"]
