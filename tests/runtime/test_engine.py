@@ -8,10 +8,19 @@ from typing import Any
 
 import pytest
 
-from consumer_sdk import AdapterError, ConfigurationError, Consumer, Message, Reject
+from consumer_sdk import (
+    AdapterError,
+    ConfigurationError,
+    Consumer,
+    Message,
+    Ordering,
+    Partition,
+    Reject,
+)
 from consumer_sdk.abc import AssignmentOwner, DeadLetters, LeaseSource
+from consumer_sdk.runtime.partitions.assignments import Assignments
 from consumer_sdk.stores import MemoryStore
-from consumer_sdk.testing import MemoryAdapter, SimulationLoop
+from consumer_sdk.testing import Faults, MemoryAdapter, SimulationLoop
 from tests.runtime.bench import Bench, Letters, bench
 
 
@@ -205,6 +214,119 @@ def test_error_that_comes_from_closing_is_no_failure_of_the_consumer() -> None:
         await b.run(consumer, seconds=1)
         assert consumer.state == "closed"
         assert b.committed() == {"0": 1}
+
+    bench(test)
+
+
+# -- how it is run, and its end -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ordering", Ordering)
+def test_ordering_and_number_of_handlers_decide_what_is_flushed_and_fetched(
+    ordering: Ordering,
+) -> None:
+    """One delivery at a time may be committed as one position; the window has room for all handlers."""
+    seen: list[tuple[bool, int, int]] = []
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        consumer = b.consumer()
+        engine = consumer._engine
+
+        async def look(_message: Message) -> None:
+            allows, window = engine.context.allows_cumulative, engine._fetch_loop.max_in_flight
+            seen.append((allows, window, engine.in_flight_limit))
+
+        await b.run(consumer, look, seconds=1, ordering=ordering, concurrency=2000)
+
+    bench(test)
+    assert seen == [(ordering is Ordering.PARTITION, 20_000, 20_000)]
+
+
+def test_what_is_pulled_by_a_consumer_that_is_gated_waits() -> None:
+    """The event loop was blocked before it was pulled from: others may hold its partitions."""
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        async with b.consumer() as consumer:
+            consumer._engine.watch.is_gated = True
+            pulled = asyncio.ensure_future(anext(consumer))
+            consumer._engine.start(consumer._engine.context.queue)
+            await asyncio.sleep(0)
+            queue = consumer._engine.context.queue
+            assert getattr(queue, "_is_gated", None) or getattr(queue, "is_gated", None)
+            consumer._engine.watch.is_gated = False
+            queue.set_gated(is_gated=False)
+            (await pulled).ack()
+
+    bench(test)
+
+
+@pytest.mark.parametrize("is_unsettled", [False, True])
+def test_drain_has_its_time_and_the_last_flush_a_fifth_of_it_more(
+    monkeypatch: pytest.MonkeyPatch, *, is_unsettled: bool
+) -> None:
+    """Or what the drain has left, if that is more; no fetch goes on meanwhile. The adapter revokes later."""
+    given: list[float] = []
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        consumer = b.consumer(drain_timeout=10.0)
+        engine = consumer._engine
+
+        def noting(real: Any) -> Any:
+            async def noted(self: Assignments, held: Any, *, deadline: float) -> None:
+                assert engine._fetching is not None
+                assert engine._fetching.done()
+                given.append(deadline - engine.monotonic())
+                await real(self, held, deadline=deadline)
+
+            return noted
+
+        async with consumer:
+            message = await anext(consumer)
+            if not is_unsettled:
+                message.ack()
+            for name in ("drain", "revoked"):
+                monkeypatch.setattr(Assignments, name, noting(getattr(Assignments, name)))
+
+    bench(test)
+    assert given[:2] == pytest.approx([10.0, 2.0] if is_unsettled else [10.0, 10.0], abs=0.1)
+
+
+def test_flush_that_is_cancelled_leaves_nobody_waiting() -> None:
+    """What it waited for is forgotten with the next flush."""
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        faults = Faults(error=lambda _: AdapterError("away"))
+        adapter = MemoryAdapter(b.broker, "s", group="g", faults=faults)
+        async with Consumer(adapter, clock=b.simulation.clock) as consumer:
+            (await anext(consumer)).ack()
+            faults.fail_next("commit", times=5)
+            flushing = asyncio.ensure_future(consumer.flush())
+            await asyncio.sleep(0.001)
+            (holding,) = consumer._engine.holdings.values()
+            waiting = [future for _, _, future in holding._waiters]
+            assert len(waiting) == 1
+            flushing.cancel()
+            await asyncio.wait({flushing})
+            assert waiting[0].cancelled()
+
+    bench(test)
+
+
+def test_partition_that_comes_after_all_were_resumed_is_fetched() -> None:
+    """The pause is over for it too."""
+
+    async def test(b: Bench) -> None:
+        consumer = b.consumer()
+        consumer.pause(reason="night")
+        async with consumer:
+            await asyncio.sleep(1)
+            assert consumer.resume()
+            assert not consumer.resume()
+            assert consumer._engine.context.pauses.own_reason(Partition("s", "7")) is None
 
     bench(test)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from consumer_sdk import (
+    AdapterError,
     Batch,
     ConfigurationError,
     Consumer,
@@ -211,6 +212,68 @@ def test_stop_while_transactions_are_opened_ends_the_run_at_once() -> None:
         await b.run(consumer, echo, transactions=Slow(), seconds=5)
         assert b.simulation.clock.monotonic() < 20
         assert consumer.stats().fetched == 0
+
+    bench(test)
+
+
+def test_stop_while_transactions_are_opened_waits_until_they_have_given_up() -> None:
+    """What is closed next is in nobody's hands; they are closed in the end, as they always are."""
+    calls: list[str] = []
+
+    class Slow(MemoryTransactions):
+        async def open(self, adapter: Adapter) -> None:
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                await asyncio.sleep(1)
+                calls.append("given up")
+
+        async def aclose(self) -> None:
+            calls.append("closed")
+
+    async def test(b: Bench) -> None:
+        prepare(b, 3)
+        await b.run(b.consumer(), echo, transactions=Slow(), seconds=5)
+
+    bench(test)
+    assert calls == ["given up", "closed"]
+
+
+def test_transactions_that_cannot_be_opened_end_the_run() -> None:
+    """With their error, before anything is fetched."""
+
+    class Broken(MemoryTransactions):
+        async def open(self, adapter: Adapter) -> None:
+            raise AdapterError("no coordinator")
+
+    async def test(b: Bench) -> None:
+        prepare(b, 3)
+        consumer = b.consumer()
+        with pytest.raises(AdapterError, match="no coordinator"):
+            await b.run(consumer, echo, transactions=Broken())
+        assert consumer.stats().fetched == 0
+
+    bench(test)
+
+
+def test_bytes_in_flight_have_the_outputs_in_them() -> None:
+    """Until they are written."""
+
+    async def test(b: Bench) -> None:
+        prepare(b, 1)
+        consumer = b.consumer()
+        found: list[tuple[int, int]] = []
+
+        async def handle(message: Message) -> None:
+            before = consumer.stats().in_flight_bytes
+            message.send("out", bytes(10_000))
+            found.append((before, consumer.stats().in_flight_bytes))
+
+        await b.run(consumer, handle, transactions=MemoryTransactions(), seconds=5)
+        ((before, after),) = found
+        assert 0 < before < 1000
+        assert before + 10_000 <= after < before + 11_000
+        assert consumer.stats().in_flight_bytes == 0
 
     bench(test)
 
