@@ -120,6 +120,17 @@ def test_bomb_of_an_old_format_is_found(magic: int, kind: int) -> None:
     assert found.unreadable is not None
 
 
+@pytest.mark.parametrize("magic", [0, 1])
+def test_bomb_of_an_old_format_is_found_behind_a_key(magic: int) -> None:
+    """The compressed bytes begin behind it."""
+    raw, at = old_bomb(magic), (18, 26)[magic]
+    assert raw[at : at + 4] == b"\xff" * 4
+    keyed = raw[:at] + struct.pack(">i", 3) + b"key" + raw[at + 4 :]
+    keyed = keyed[:8] + struct.pack(">i", len(keyed) - 12) + keyed[12:]
+    with pytest.raises(LargeBatchError, match=f"in {len(raw) - at - 8} bytes of gzip"):
+        check_batch(keyed, LIMIT)
+
+
 def zstd_of(blocks: int, each: int = 1 << 17) -> bytes:
     """A frame of blocks that are one byte and a count."""
     heads = [each << 3 | 1 << 1 | (n == blocks - 1) for n in range(blocks)]
@@ -189,6 +200,20 @@ def test_damaged_snappy_passes_to_the_codec(payload: bytes) -> None:
     check_batch(raw, LIMIT)
     small = batch([(0, 1, None, b"v", [])])
     assert oversized(raw + small, LIMIT) is None
+
+
+@pytest.mark.parametrize("kind", COMPRESSED.values(), ids=COMPRESSED.keys())
+def test_what_is_cut_off_passes_to_the_codec(kind: int) -> None:
+    """Wherever it ends, and without a search for an end that is not there."""
+    payload = batch([(0, 1, None, bytes(range(256)) * 3 + bytes(900), [])], kind)[61:]
+    for cut in range(len(payload)):
+        check_batch(framed(payload[:cut], kind), 20_000)
+
+
+@pytest.mark.parametrize("cut", range(37, 42))
+def test_blocks_that_are_cut_off_pass_to_the_codec(cut: int) -> None:
+    """There is no last one to wait for."""
+    check_batch(framed(zstd_of(9)[:cut], 4), 9 << 17)
 
 
 def test_first_batch_that_is_too_large_is_found_among_others() -> None:

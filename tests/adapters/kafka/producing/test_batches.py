@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 
 from consumer_sdk.adapters.kafka.producing.batches import BatchOfBytes, record_batches
@@ -121,6 +122,30 @@ def test_a_producers_number_is_in_the_batch_and_its_checksum() -> None:
     decoded: Any = MemoryRecords(bytes(batch._build())).next_batch()
     assert (decoded.producer_id, decoded.producer_epoch, decoded.base_sequence) == (7, 3, 11)
     assert decoded.validate_crc()
+
+
+@pytest.mark.parametrize("producer", [None, (7, 3, 11)])
+@pytest.mark.parametrize("rows", [1, 70])
+def test_a_batch_is_the_same_as_the_clients(
+    rows: int, producer: tuple[int, int, int] | None
+) -> None:
+    """Byte for byte: a broker refuses another format or last offset, which the decoder does not look at."""
+    [(_, batch)] = batches(Outgoing("t", pa.array([b"v"] * rows, pa.binary())))
+    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, 0, 1 << 16)
+    for offset in range(rows):
+        builder.append(offset, NOW, None, b"v", [])
+    if producer is not None:
+        batch._set_producer_state(*producer)
+        builder.set_producer_state(*producer)
+    assert batch._build() == builder.build()
+
+
+def test_the_sender_need_not_wait_for_more_records() -> None:
+    """It asks before and after it has closed a batch."""
+    [(_, batch)] = batches(Outgoing("t", pa.array([b"v"], pa.binary())))
+    assert batch.closed()
+    batch.close()
+    assert batch.closed()
 
 
 def test_what_does_not_get_smaller_is_not_compressed() -> None:

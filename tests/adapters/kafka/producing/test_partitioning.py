@@ -6,6 +6,7 @@ import random
 
 import pyarrow as pa
 import pytest
+from aiokafka.partitioner import DefaultPartitioner
 from aiokafka.partitioner import murmur2 as murmur2_of_one
 
 from consumer_sdk.adapters.kafka.producing.partitioning import LEAST_RUN, murmur2, partitions_of
@@ -39,6 +40,17 @@ def test_a_records_partition_comes_before_its_key_and_that_before_its_turn() -> 
     assert partitions_of(records, 3, first=1).tolist() == [2, by_key, 1, 0]
 
 
+@pytest.mark.parametrize("count", [1, 3, 16, 100])
+def test_keys_choose_the_same_partitions_as_in_the_client(count: int) -> None:
+    """So that all records of a key are in one partition, whoever writes them."""
+    chance = random.Random(5)
+    keys = [chance.randbytes(length) for length in range(60)]
+    available = list(range(count))
+    expected = [DefaultPartitioner()(key, available, available) for key in keys]
+    records = Outgoing("t", values=pa.nulls(60, pa.binary()), keys=pa.array(keys, pa.binary()))
+    assert partitions_of(records, count, first=0).tolist() == expected
+
+
 def test_records_without_keys_go_to_all_partitions_in_runs() -> None:
     """Few large batches; small columns begin elsewhere each time."""
     few, many = (Outgoing("t", values=pa.nulls(rows, pa.binary())) for rows in (10, 8 * LEAST_RUN))
@@ -46,6 +58,12 @@ def test_records_without_keys_go_to_all_partitions_in_runs() -> None:
     found = partitions_of(many, 4, 0)
     assert [int((found == each).sum()) for each in range(4)] == [2 * LEAST_RUN] * 4
     assert int((found[1:] != found[:-1]).sum()) == 3
+
+
+def test_a_null_partition_is_not_one_that_a_topic_lacks() -> None:
+    """Also of a topic with a single one."""
+    records = Outgoing("t", pa.nulls(2, pa.binary()), partitions=pa.array([None, 0], pa.int32()))
+    assert partitions_of(records, 1, 0).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("number", [-1, 3])
