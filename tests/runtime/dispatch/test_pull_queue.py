@@ -18,7 +18,7 @@ from consumer_sdk import Message
 from consumer_sdk.records import Assignment, Partition
 from consumer_sdk.runtime.dispatch import pull_queue
 from consumer_sdk.runtime.dispatch.lanes import Lanes, Ordering
-from consumer_sdk.runtime.dispatch.pull_queue import PullQueue
+from consumer_sdk.runtime.dispatch.pull_queue import Batches, PullQueue
 from consumer_sdk.runtime.dispatch.workers import TURN
 from consumer_sdk.runtime.partitions.held_partition import HeldPartition, PartitionCallbacks
 from consumer_sdk.runtime.partitions.partition_state import ConsumerContext
@@ -346,7 +346,7 @@ def test_who_waits_is_woken_by_what_can_be_handed_out() -> None:
 
 
 def test_batch_waits_for_its_size_or_its_time_or_while_more_may_come() -> None:
-    """The end, and a limit that stops the fetch, end the wait at once."""
+    """The end, and a limit that stops the fetch, end the wait at once; at the end a failure is raised."""
 
     async def test(queue: PullQueue, _: _Watch, holding: HeldPartition) -> None:
         time = asyncio.get_running_loop().time
@@ -375,6 +375,14 @@ def test_batch_waits_for_its_size_or_its_time_or_while_more_may_come() -> None:
         queue.close()
         await waiting
         assert time() == began + 10
+
+        def fail() -> None:
+            raise LookupError
+
+        with pytest.raises(LookupError):
+            await anext(Batches(queue, 3, 0.0, fail))
+        with pytest.raises(StopAsyncIteration):
+            await anext(Batches(queue, 3, 0.0, lambda: None))
 
     _waits(test)
 
