@@ -115,6 +115,21 @@ def test_a_batch_is_no_larger_than_its_limit_unless_one_record_is() -> None:
     assert min(full) > 3800, full
 
 
+def test_a_batch_ends_at_the_very_byte_of_its_limit() -> None:
+    """A broker refuses one that is a byte larger; the first one counts like the others."""
+    records = Outgoing("t", pa.array([b"v" * 50] * 4, pa.binary()))
+    size = sum(batch.size() for _, batch in batches(records, [0, 0, 1, 1])) // 2
+    for limit, counts in ((size, [2, 2]), (size - 1, [1, 1, 1, 1])):
+        assert [batch.count for _, batch in batches(records, limit=limit)] == counts
+
+
+def test_a_partitions_records_are_one_batch_if_they_fit() -> None:
+    """Wherever they lie among those of other partitions."""
+    records = Outgoing("t", pa.array([b"v"] * 30, pa.binary()))
+    found = batches(records, [0, 1, 2] * 10)
+    assert [(partition, batch.count) for partition, batch in found] == [(0, 10), (1, 10), (2, 10)]
+
+
 def test_a_producers_number_is_in_the_batch_and_its_checksum() -> None:
     """The client tells it when it takes the batch."""
     [(_, batch)] = batches(Outgoing("t", pa.array([b"v"], pa.binary())))
