@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from consumer_sdk import Batch, Consumer, Message, Ordering
+from consumer_sdk import Batch, Consumer, HandlerError, Message, Ordering
 from consumer_sdk.records import Run
 from consumer_sdk.runtime.dispatch.workers import Workers, current_message
 from consumer_sdk.runtime.partitions.assignments import Assignments
@@ -242,6 +242,64 @@ def test_record_that_comes_as_the_last_worker_ends_is_handled() -> None:
     in_loop(test)
 
 
+def test_handler_that_cannot_work_is_called_once() -> None:
+    """The worker that was made beside the first one calls it no more."""
+
+    async def test(b: Bench) -> None:
+        b.append(*"01234")
+
+        def handle(message: Message) -> Any:
+            b.seen.append(message)
+            return 3
+
+        with pytest.raises(HandlerError, match="returned 3"):
+            await b.run(b.consumer(), handle, concurrency=5)
+        assert b.values == ["0"]
+        assert b.committed() in ({}, {"0": 0})
+
+    bench(test)
+
+
+def test_batch_of_several_partitions_has_no_more_records_than_its_size() -> None:
+    """The last one gives as many as there is room for."""
+
+    async def test(b: Bench) -> None:
+        _append(b, 0, ["a1", "a2", "a3"])
+        _append(b, 1, ["b1", "b2", "b3"])
+        sizes: list[int] = []
+
+        async def handle(batch: Any) -> None:
+            sizes.append(len(batch))
+
+        await b.run(b.consumer(), handle, batch_size=4, ordering=Ordering.PARTITION)
+        assert sizes == [4, 2]
+        assert b.committed() == {"0": 3, "1": 3}
+
+    bench(test, partitions=2)
+
+
+def test_each_batch_waits_for_its_rest_anew() -> None:
+    """One that was overdue leaves the next one its time."""
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        batches: list[list[int]] = []
+
+        async def handle(batch: Any) -> None:
+            batches.append([message.position for message in batch])
+
+        running = asyncio.create_task(
+            b.run(b.consumer(), handle, seconds=60, batch_size=5, batch_wait=10.0)
+        )
+        for wait in (20, 3):
+            await asyncio.sleep(wait)
+            b.append("more")
+        await running
+        assert batches == [[0], [1, 2]]
+
+    bench(test)
+
+
 # -- what is told of handlers -----------------------------------------------------------------
 
 
@@ -258,6 +316,27 @@ def test_quick_handlers_are_counted_each_and_their_time_is_added_up() -> None:
         seen = consumer.snapshot().handler_times["s", None]
         assert (seen.counts[0], seen.counts[7], seen.total) == (493, 7, 500)
         assert seen.sum == pytest.approx(493 * 0.001 + 7 * 0.5)
+
+    bench(test)
+
+
+def test_batches_are_timed_each_as_one_by_what_became_of_them() -> None:
+    """One that failed is counted under its error."""
+
+    async def test(b: Bench) -> None:
+        async def handle(batch: Any) -> None:
+            await asyncio.sleep(0.2)
+            if batch[0].attempt == 1:
+                raise KeyError
+
+        b.append("1", "2")
+        consumer = b.consumer()
+        await asyncio.sleep(7)  # so that a moment is no duration
+        await b.run(consumer, handle, batch_size=2, ordering=Ordering.PARTITION)
+        seen = consumer.snapshot().handler_times
+        assert set(seen) == {("s", None), ("s", "KeyError")}
+        assert all(times.sum == pytest.approx(0.2 * times.total) for times in seen.values())
+        assert seen["s", "KeyError"].total == 1
 
     bench(test)
 
@@ -304,6 +383,29 @@ def test_return_of_a_handler_that_has_settled_its_record_is_no_late_ack() -> Non
         assert (seen.settled, seen.ignored) == (3, 1)
         await running
         assert consumer.stats().ignored == 1
+
+    bench(test)
+
+
+def test_error_of_a_handler_that_has_nacked_its_record_changes_nothing() -> None:
+    """The nack has ended the delivery: the error is neither a late settle nor another failure."""
+
+    async def test(b: Bench) -> None:
+        b.append("x")
+
+        async def handle(message: Message) -> None:
+            b.seen.append(message)
+            if message.attempt == 1:
+                message.nack(5.0)
+                raise ValueError("after the nack")
+
+        consumer = b.consumer()
+        running = asyncio.create_task(b.run(consumer, handle, seconds=20))
+        await asyncio.sleep(10)
+        seen = consumer.stats()
+        assert (seen.failed, seen.settled, seen.ignored) == (1, 1, 0)
+        assert [message.attempt for message in b.seen] == [1, 2]
+        await running
 
     bench(test)
 
