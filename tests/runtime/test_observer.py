@@ -79,9 +79,25 @@ def _explained(
 
 def test_explain_says_since_when_a_handler_runs() -> None:
     """With the key, so that a person finds the record."""
-    state, key, since = _explained(_hang, ["a=1"])
-    assert (state, key) == ("running", b"a")
-    assert since == pytest.approx(2.0, abs=0.1)
+    for after in (0.5, 2.0):
+        state, key, since = _explained(_hang, ["a=1"], after=after)
+        assert (state, key) == ("running", b"a")
+        assert since == pytest.approx(after, abs=0.1)
+
+
+def test_explain_tells_of_one_partition_if_it_is_named() -> None:
+    """Or of each that is held."""
+
+    async def test(b: Bench) -> None:
+        async with b.consumer() as consumer:
+            await asyncio.sleep(1)
+            assert set(consumer.explain(ONE)) == {ONE}
+            assert set(consumer.explain()) == {ZERO, ONE}
+            pulling = consumer.snapshot()
+            assert (pulling.handlers, pulling.handlers_limit) == (0, 0)
+            assert [each.trees for each in pulling.partitions] == [0, 0]
+
+    bench(test, partitions=2)
 
 
 @pytest.mark.parametrize("batch_size", [None, 2], ids=["messages", "batches"])
@@ -302,6 +318,64 @@ def test_many_busy_partitions_have_right_counts_though_not_all_are_looked_at(
             assert all(each.pinned is not None for each in seen)
 
     bench(test, partitions=4)
+
+
+@pytest.mark.parametrize("closely, looked_at", [(5, 2), (7, 2), (9, 3)])
+def test_look_at_many_records_of_a_partition_costs_more(
+    closely: int, looked_at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One and a fourth of them each; the counts of the others are right nevertheless."""
+    monkeypatch.setattr("consumer_sdk.runtime.observer.CLOSELY", closely)
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(48)))
+        async with b.consumer() as consumer:
+            batches = consumer.batches(max_messages=48, max_wait=1)
+            batch = await anext(batches)
+            seen = consumer.snapshot().partitions
+            assert [each.in_flight for each in seen] == [12] * 4
+            assert sum(each.pinned is not None for each in seen) == looked_at
+            for message in batch:
+                if message.position != 5:
+                    message.ack()
+            assert [each.in_flight for each in consumer.snapshot().partitions] == [1] * 4
+
+    bench(test, partitions=4)
+
+
+@pytest.mark.parametrize(
+    "state, key", [("queued", None), ("retrying", b"a"), ("awaiting branches", b"a")]
+)
+def test_snapshot_tells_what_pins_a_partition(state: str, key: bytes | None) -> None:
+    """Which key is queued is not worth a search."""
+
+    async def handle(message: Message) -> None:
+        if message.key == b"b":
+            await asyncio.sleep(1000)
+        if state == "awaiting branches":
+            with message.tree() as tree:
+                tree.branch()
+        else:
+            raise OSError
+
+    async def test(b: Bench) -> None:
+        b.append("a=1", "b=2")
+        wait = 1.0 if state == "queued" else 100.0
+        retry = RetryPolicy(max_attempts=9, initial=wait, maximum=wait, jitter=0.0)
+        consumer = b.consumer(retry=retry)
+        running = asyncio.create_task(consumer.run(handle, concurrency=1, handle_signals=False))
+        await asyncio.sleep(5)
+        (seen,) = consumer.snapshot().partitions
+        assert seen.pinned is not None
+        assert (seen.pinned.state, seen.pinned.key) == (state, key)
+        await asyncio.sleep(400)
+        stuck = consumer.snapshot().health
+        assert stuck.live
+        assert stuck.reasons
+        running.cancel()
+        await asyncio.wait({running})
+
+    bench(test)
 
 
 def test_snapshot_in_turns_lets_the_loop_turn_and_bears_what_comes_and_goes(
