@@ -15,6 +15,7 @@ from consumer_sdk import (
     Message,
     Ordering,
     Partition,
+    PartitionLostError,
     Reject,
 )
 from consumer_sdk.abc import AssignmentOwner, DeadLetters, LeaseSource
@@ -243,6 +244,18 @@ def test_ordering_and_number_of_handlers_decide_what_is_flushed_and_fetched(
     assert seen == [(ordering is Ordering.PARTITION, 20_000, 20_000)]
 
 
+def test_order_that_the_subscription_does_not_keep_is_refused() -> None:
+    """By `run`, before anything is opened."""
+
+    async def test(b: Bench) -> None:
+        consumer = Consumer(_adapter(b, keeps_key_order=False), clock=b.simulation.clock)
+        with pytest.raises(ConfigurationError, match=r"run with ordering=Ordering\.NONE"):
+            await consumer.run(b.see, ordering=Ordering.KEY)
+        assert consumer.state == "new"
+
+    bench(test)
+
+
 def test_what_is_pulled_by_a_consumer_that_is_gated_waits() -> None:
     """The event loop was blocked before it was pulled from: others may hold its partitions."""
 
@@ -294,6 +307,70 @@ def test_drain_has_its_time_and_the_last_flush_a_fifth_of_it_more(
     assert given[:2] == pytest.approx([10.0, 2.0] if is_unsettled else [10.0, 10.0], abs=0.1)
 
 
+def test_last_flush_has_a_fifth_of_the_drain_after_a_handler_that_ends_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It begins when the cancelled handler has settled its record."""
+    given: list[float] = []
+    real = Assignments.revoked
+
+    async def handle(_message: Message) -> None:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            await asyncio.sleep(1.5)
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        consumer = b.consumer(drain_timeout=10.0)
+
+        async def noted(self: Assignments, held: Any, *, deadline: float) -> None:
+            given.append(deadline - consumer._engine.monotonic())
+            await real(self, held, deadline=deadline)
+
+        monkeypatch.setattr(Assignments, "revoked", noted)
+        await b.run(consumer, handle, seconds=1)
+
+    bench(test)
+    assert given[0] == pytest.approx(2.0, abs=0.1)
+
+
+def test_flush_does_not_wait_for_the_interval() -> None:
+    """Whoever asks wants it now."""
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2")
+        async with b.consumer(flush_interval=3600) as consumer:
+            for count in (1, 2):
+                (await anext(consumer)).ack()
+                began = b.simulation.clock.monotonic()
+                await consumer.flush()
+                assert b.simulation.clock.monotonic() - began < 1
+                assert b.committed() == {"0": count}
+                await asyncio.sleep(5)
+
+    bench(test)
+
+
+def test_flush_of_a_partition_that_is_lost_is_an_error() -> None:
+    """What was settled is delivered again."""
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        faults = Faults(error=lambda _: AdapterError("away"))
+        adapter = MemoryAdapter(b.broker, "s", group="g", faults=faults)
+        async with Consumer(adapter, clock=b.simulation.clock) as consumer:
+            (await anext(consumer)).ack()
+            faults.fail_next("commit", times=5)
+            flushing = asyncio.ensure_future(consumer.flush())
+            await asyncio.sleep(0.001)
+            consumer._engine._assignments.lost(list(consumer._engine.holdings))
+            with pytest.raises(PartitionLostError):
+                await flushing
+
+    bench(test)
+
+
 def test_flush_that_is_cancelled_leaves_nobody_waiting() -> None:
     """What it waited for is forgotten with the next flush."""
 
@@ -326,7 +403,7 @@ def test_partition_that_comes_after_all_were_resumed_is_fetched() -> None:
             await asyncio.sleep(1)
             assert consumer.resume()
             assert not consumer.resume()
-            assert consumer._engine.context.pauses.own_reason(Partition("s", "7")) is None
+            assert consumer._engine.context.pauses.reason(Partition("s", "7")) is None
 
     bench(test)
 

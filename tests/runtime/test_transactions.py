@@ -18,7 +18,7 @@ from consumer_sdk import (
     OutputError,
     Reject,
 )
-from consumer_sdk.abc import Adapter, Transactions
+from consumer_sdk.abc import Adapter, DeadLetters, Transactions
 from consumer_sdk.adapters import KafkaAdapter, KafkaTransactions
 from consumer_sdk.testing import FaultRates, Faults, MemoryAdapter, MemoryBroker, MemoryStore
 from consumer_sdk.testing.memory import MemoryTransactions
@@ -252,6 +252,23 @@ def test_transactions_that_cannot_be_opened_end_the_run() -> None:
         with pytest.raises(AdapterError, match="no coordinator"):
             await b.run(consumer, echo, transactions=Broken())
         assert consumer.stats().fetched == 0
+
+    bench(test)
+
+
+def test_dead_letters_are_offered_to_the_transactions() -> None:
+    """They may write them with the position of their record."""
+    offered: list[DeadLetters] = []
+
+    class Noting(MemoryTransactions):
+        def letters_of(self, destination: DeadLetters) -> Any:
+            offered.append(destination)
+            return super().letters_of(destination)
+
+    async def test(b: Bench) -> None:
+        prepare(b, 1)
+        await b.run(b.consumer(), echo, transactions=Noting(), seconds=5)
+        assert offered == [b.letters]
 
     bench(test)
 
