@@ -502,7 +502,7 @@ def test_lag_is_shown_in_what_the_broker_counts(
             holding.is_news = True
             (seen,) = consumer.snapshot().partitions
             assert seen.lag == shown[0]
-            assert seen.lag_seconds == pytest.approx(shown[1], abs=0.01)
+            assert seen.lag_seconds == pytest.approx(shown[1], abs=0.001)
 
     bench(test)
 
