@@ -119,7 +119,7 @@ class Test:
     def reaches(self, mutant: Mutant) -> bool:
         """Whether it runs the changed lines; what runs at import belongs to all that run any."""
         lines = self.lines.get(str(mutant.path), [])
-        return any(line in mutant.lines for line in lines) if mutant.lines else bool(lines)
+        return not set(mutant.lines).isdisjoint(lines) if mutant.lines else bool(lines)
 
 
 class Runner:

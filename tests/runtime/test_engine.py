@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -352,18 +354,25 @@ def test_flush_does_not_wait_for_the_interval() -> None:
     bench(test)
 
 
+@asynccontextmanager
+async def _flushing_in_vain(b: Bench) -> AsyncIterator[tuple[Consumer, asyncio.Future[None]]]:
+    """A consumer that waits for a flush while the broker takes no commits."""
+    b.append("1")
+    faults = Faults(error=lambda _: AdapterError("away"))
+    adapter = MemoryAdapter(b.broker, "s", group="g", faults=faults)
+    async with Consumer(adapter, clock=b.simulation.clock) as consumer:
+        (await anext(consumer)).ack()
+        faults.fail_next("commit", times=5)
+        flushing = asyncio.ensure_future(consumer.flush())
+        await asyncio.sleep(0.001)
+        yield consumer, flushing
+
+
 def test_flush_of_a_partition_that_is_lost_is_an_error() -> None:
     """What was settled is delivered again."""
 
     async def test(b: Bench) -> None:
-        b.append("1")
-        faults = Faults(error=lambda _: AdapterError("away"))
-        adapter = MemoryAdapter(b.broker, "s", group="g", faults=faults)
-        async with Consumer(adapter, clock=b.simulation.clock) as consumer:
-            (await anext(consumer)).ack()
-            faults.fail_next("commit", times=5)
-            flushing = asyncio.ensure_future(consumer.flush())
-            await asyncio.sleep(0.001)
+        async with _flushing_in_vain(b) as (consumer, flushing):
             consumer._engine._assignments.lost(list(consumer._engine.holdings))
             with pytest.raises(PartitionLostError):
                 await flushing
@@ -375,14 +384,7 @@ def test_flush_that_is_cancelled_leaves_nobody_waiting() -> None:
     """What it waited for is forgotten with the next flush."""
 
     async def test(b: Bench) -> None:
-        b.append("1")
-        faults = Faults(error=lambda _: AdapterError("away"))
-        adapter = MemoryAdapter(b.broker, "s", group="g", faults=faults)
-        async with Consumer(adapter, clock=b.simulation.clock) as consumer:
-            (await anext(consumer)).ack()
-            faults.fail_next("commit", times=5)
-            flushing = asyncio.ensure_future(consumer.flush())
-            await asyncio.sleep(0.001)
+        async with _flushing_in_vain(b) as (consumer, flushing):
             (holding,) = consumer._engine.holdings.values()
             waiting = [future for _, _, future in holding._waiters]
             assert len(waiting) == 1

@@ -11,13 +11,11 @@ import pytest
 
 from consumer_sdk import Consumer, Message, Ordering, RetryPolicy
 from consumer_sdk.abc import AssignmentOwner, LeaseSource
-from consumer_sdk.records import AckFlush, Assignment, Outcome, Partition
+from consumer_sdk.records import AckFlush, Outcome, Partition
 from consumer_sdk.runtime.dispatch.lanes import Lanes
-from consumer_sdk.runtime.partitions.held_partition import HeldPartition, PartitionCallbacks
-from consumer_sdk.runtime.partitions.partition_state import ConsumerContext
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker, Simulation, simulate
-from consumer_sdk.trackers import WatermarkTracker
 from tests.runtime.bench import Bench, bench
+from tests.runtime.partitions.held import unordered
 
 MANY = 1_000
 RECORDS = 4_000
@@ -188,7 +186,7 @@ def test_purge_of_many_holdings_costs_what_they_hold(ordering: Ordering) -> None
 
     def calls(partitions: int, each: int) -> int:
         lanes = Lanes(ordering)
-        holdings = [_holding(number) for number in range(partitions)]
+        holdings = [unordered(number) for number in range(partitions)]
         for holding in holdings:
             messages = [Message.make(holding.assignment, at, b"") for at in range(each)]
             lanes.put(holding, messages)
@@ -199,20 +197,6 @@ def test_purge_of_many_holdings_costs_what_they_hold(ordering: Ordering) -> None
         return counted.total
 
     assert calls(400, 10) < 2 * calls(40, 100) + 400 * 20
-
-
-def _holding(number: int) -> HeldPartition:
-    assignment = Assignment(Partition("s", str(number)), epoch=1)
-    context = ConsumerContext(clock=_Clock(), queue=Lanes(Ordering.NONE))
-    callbacks = PartitionCallbacks(dead_letter=lambda *_: None, reschedule=lambda _: None)
-    return HeldPartition(assignment, WatermarkTracker(assignment), context, callbacks)
-
-
-class _Clock:
-    def monotonic(self) -> float:
-        return 0.0
-
-    wall = monotonic
 
 
 def test_forced_flush_carries_what_was_settled_before_whatever_is_settled_meanwhile() -> None:

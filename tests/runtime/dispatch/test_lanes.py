@@ -10,17 +10,7 @@ from consumer_sdk.runtime.dispatch.lanes import Lanes
 from consumer_sdk.runtime.partitions.held_partition import HeldPartition, PartitionCallbacks
 from consumer_sdk.runtime.partitions.partition_state import ConsumerContext
 from consumer_sdk.trackers import RetryPolicy, WatermarkTracker
-
-
-class _Clock:
-    """Stands still until it is set."""
-
-    now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    wall = monotonic
+from tests.runtime.partitions.held import Clock
 
 
 def _with_ordering_key(message: Message, key: bytes) -> Message:
@@ -46,7 +36,7 @@ class _Field:
         ordering: Ordering = Ordering.PARTITION,
         beside: _Field | None = None,
     ) -> None:
-        self.clock: _Clock = _Clock() if beside is None else beside.clock
+        self.clock: Clock = Clock() if beside is None else beside.clock
         policy = RetryPolicy(max_attempts=9, initial=1.0, jitter=0.0)
         self.assignment = Assignment(Partition("s", "0" if beside is None else "1"), epoch=1)
         tracker = WatermarkTracker(self.assignment, policy=policy)

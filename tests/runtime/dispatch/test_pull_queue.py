@@ -15,29 +15,12 @@ from typing import Any
 import pytest
 
 from consumer_sdk import Message
-from consumer_sdk.records import Assignment, Partition
 from consumer_sdk.runtime.dispatch import pull_queue
-from consumer_sdk.runtime.dispatch.lanes import Lanes, Ordering
 from consumer_sdk.runtime.dispatch.pull_queue import Batches, PullQueue
 from consumer_sdk.runtime.dispatch.workers import TURN
-from consumer_sdk.runtime.partitions.held_partition import HeldPartition, PartitionCallbacks
-from consumer_sdk.runtime.partitions.partition_state import ConsumerContext
+from consumer_sdk.runtime.partitions.held_partition import HeldPartition
 from consumer_sdk.testing import Simulation, SimulationLoop, simulate
-from consumer_sdk.trackers import WatermarkTracker
-
-
-def _holding(number: int) -> HeldPartition:
-    assignment = Assignment(Partition("s", str(number)), epoch=1)
-    context = ConsumerContext(clock=_Clock(), queue=Lanes(Ordering.NONE))
-    callbacks = PartitionCallbacks(dead_letter=lambda *_: None, reschedule=lambda _: None)
-    return HeldPartition(assignment, WatermarkTracker(assignment), context, callbacks)
-
-
-class _Clock:
-    def monotonic(self) -> float:
-        return 0.0
-
-    wall = monotonic
+from tests.runtime.partitions.held import unordered
 
 
 def _message(holding: HeldPartition, index: int) -> Message:
@@ -88,7 +71,7 @@ def test_whatever_is_queued_comes_out_in_the_order_of_the_model(seed: int) -> No
     """New runs, retries held and not, gates and purges, of several partitions."""
     random, numbers = Random(seed), count()
     queue, model = _queue(is_timed=bool(seed % 2)), _Model()
-    holdings = list(map(_holding, range(3)))
+    holdings = list(map(unordered, range(3)))
     owners = dict(zip((h.assignment for h in holdings), holdings, strict=True))
     held: list[tuple[HeldPartition, Message]] = []
     out: list[tuple[HeldPartition, Message]] = []
@@ -129,7 +112,7 @@ def test_whatever_is_queued_comes_out_in_the_order_of_the_model(seed: int) -> No
 
 def _calls_for(retries: int) -> int:
     """Of handing back so many restored retries that are due together, as `Timers` does."""
-    queue, holding = _queue(), _holding(0)
+    queue, holding = _queue(), unordered(0)
     messages = [_message(holding, index) for index in range(retries)]
     for message in messages:
         queue.hold(holding, message)
@@ -158,7 +141,7 @@ def test_place_of_a_restored_retry_costs_the_same_among_many() -> None:
 
 def _two() -> tuple[PullQueue, HeldPartition, HeldPartition, list[Message], list[Message]]:
     """A queue with a run of three of each of two partitions, of which one record was handed out."""
-    queue, first, second = _queue(), _holding(0), _holding(1)
+    queue, first, second = _queue(), unordered(0), unordered(1)
     of_first = [_message(first, index) for index in range(3)]
     of_second = [_message(second, index) for index in range(3)]
     queue.put(first, list(of_first))
@@ -264,7 +247,7 @@ def test_run_is_opened_its_records_that_are_settled_are_left_out(*, is_timed: bo
         watch: Any = None
         return PullQueue(hand_out, lambda: rooms.append(queue.count), watch, is_timed=is_timed)
 
-    queue, holding = asyncio.run(make()), _holding(0)
+    queue, holding = asyncio.run(make()), unordered(0)
     queue.put(holding, [_message(holding, index) for index in range(3)])
     queue.put(holding, [_message(holding, 3)])
     queue.put(holding, [_message(holding, 4)])
@@ -302,7 +285,7 @@ def _waits(test: Callable[[PullQueue, _Watch, HeldPartition], Awaitable[None]]) 
     async def main(_: Simulation) -> None:
         watch: Any = _Watch()
         queue = PullQueue(lambda _, messages: messages, lambda: None, watch, is_timed=False)
-        await test(queue, watch, _holding(0))
+        await test(queue, watch, unordered(0))
 
     simulate(main)
 

@@ -24,7 +24,7 @@ from consumer_sdk.testing import Simulation, simulate
 from consumer_sdk.trackers import RetryPolicy, WatermarkTracker
 from consumer_sdk.trackers.outputs import OutputBook
 
-__all__ = ["ASSIGNMENT", "POLICY", "Clock", "Held", "in_loop"]
+__all__ = ["ASSIGNMENT", "POLICY", "Clock", "Held", "in_loop", "unordered"]
 
 ASSIGNMENT = Assignment(Partition("s", "0"), epoch=1)
 POLICY = RetryPolicy(max_attempts=2, initial=1.0, jitter=0.0)
@@ -140,6 +140,14 @@ class Held:
             redelivery.holder, redelivery.index = self.it, index
             again.append(redelivery)
         return again
+
+
+def unordered(number: int) -> HeldPartition:
+    """An empty partition whose records are in no order."""
+    assignment = Assignment(Partition("s", str(number)), epoch=1)
+    context = ConsumerContext(clock=Clock(), queue=Lanes(Ordering.NONE))
+    callbacks = PartitionCallbacks(dead_letter=lambda *_: None, reschedule=lambda _: None)
+    return HeldPartition(assignment, WatermarkTracker(assignment), context, callbacks)
 
 
 def in_loop(test: Callable[[], Awaitable[None]]) -> None:

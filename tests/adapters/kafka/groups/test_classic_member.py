@@ -595,14 +595,20 @@ def test_cooperative_member_gives_up_what_it_lost_and_joins_again() -> None:
     play.beat()
 
 
-def test_rebalance_in_the_middle_of_a_drain_does_not_wait_for_it() -> None:
-    """What drains is still claimed; if it is given again, it is assigned after its release."""
+def _draining() -> Play:
+    """It drains t:1, and the group rebalances once more."""
     play = Play()
     play.start()
     play.beat(27)
     play.join(2)
     play.sync("t:0")
     play.beat(27)
+    return play
+
+
+def test_rebalance_in_the_middle_of_a_drain_does_not_wait_for_it() -> None:
+    """What drains is still claimed; if it is given again, it is assigned after its release."""
+    play = _draining()
     assert said(play.join(3)).owned == partitions("t:0,t:1")
     play.events()
     play.sync("t:0,t:1")
@@ -614,12 +620,7 @@ def test_rebalance_in_the_middle_of_a_drain_does_not_wait_for_it() -> None:
 
 def test_claim_that_was_released_meanwhile_is_withdrawn() -> None:
     """Else nobody would have the partition."""
-    play = Play()
-    play.start()
-    play.beat(27)
-    play.join(2)
-    play.sync("t:0")
-    play.beat(27)
+    play = _draining()
     play.join(3)
     play.release("t:1")
     play.sync("t:0")
@@ -628,12 +629,7 @@ def test_claim_that_was_released_meanwhile_is_withdrawn() -> None:
 
 def test_claim_that_was_released_and_is_given_again_stands() -> None:
     """There is nothing to withdraw."""
-    play = Play()
-    play.start()
-    play.beat(27)
-    play.join(2)
-    play.sync("t:0")
-    play.beat(27)
+    play = _draining()
     join = play.asks(JoinGroup)
     play.release("t:1")
     answer = JoinAnswer(0, 3, "cooperative-sticky", "leader", "me")
